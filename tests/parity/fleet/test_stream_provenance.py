@@ -30,8 +30,8 @@ OPERATOR = Identity(b"o" * 32)
 OPERATOR_KEY = bytes(OPERATOR.address)
 
 
-def update(spark: SparkSession, lake: Lake) -> Streamed:
-    options = StreamOptions(once=True, buckets=1, is_published=False, operator_key=OPERATOR_KEY)
+def update(spark: SparkSession, lake: Lake, operator_key: bytes = OPERATOR_KEY) -> Streamed:
+    options = StreamOptions(once=True, buckets=1, is_published=False, operator_key=operator_key)
     return start_stream(spark, lake, Settings(), options).await_end(threading.Event())
 
 
@@ -82,6 +82,32 @@ def test_a_stream_reads_nothing_by_an_older_list_of_keys(spark: SparkSession, tm
     done = update(spark, lake)
     assert done.counts.events == 1
     assert [one.reason for one in done.bad_files] == [f"signed by an unknown key: {STRANGER.public.hex()}"]
+
+
+@clause("13.1")
+def test_the_lists_of_another_operator_have_numbers_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    """A new operator's key begins with list 1."""
+    lake, successor = Lake(str(tmp_path)), Identity(b"n" * 32)
+    lake.local_segments.mkdir()
+    for key in (STRANGER, KEY):
+        accept_key(lake.root, key.public.hex(), OPERATOR)
+    journals = [Journal(writer(number)) for number in range(3)]
+    for number, journal in enumerate(journals):
+        journal.write(JournalKind.ACCEPTED, message(number), NOON_MS)
+    ship_chain(lake.local_segments, journals[0].rows, sizes=1)
+    assert update(spark, lake).counts.events == 1
+    (tmp_path / ENROLMENT_FILE).unlink()
+    accept_key(lake.root, KEY.public.hex(), successor)
+    old = (tmp_path / ENROLMENT_FILE).read_bytes()
+    ship_chain(lake.local_segments, journals[1].rows, sizes=1)
+    assert update(spark, lake, bytes(successor.address)).counts.events == 2
+    accept_key(lake.root, STRANGER.public.hex(), successor)
+    ship_chain(lake.local_segments, journals[2].rows, sizes=1)
+    assert update(spark, lake, bytes(successor.address)).counts.events == 3
+    (tmp_path / ENROLMENT_FILE).write_bytes(old)
+    write_segment(lake.local_segments / "more.parquet", records(journals[2].rows))
+    with pytest.raises(RestanteError, match="is an older list, number 1: number 2 was here before"):
+        update(spark, lake, bytes(successor.address))
 
 
 def verdicts_of(spark: SparkSession, lake: Lake) -> list[tuple[bytes, str, str, str | None]]:

@@ -12,11 +12,13 @@ from pyspark.sql import SparkSession
 from restante.crypto.identity import Identity
 from restante.fleet.jobs import conservation_report, micro_batch
 from restante.fleet.jobs.backfill import backfill
+from restante.fleet.jobs.micro_batch import MOST_TRIES
 from restante.fleet.jobs.stream import StreamOptions, start_stream
 from restante.fleet.lake.enrolment_file import accept_key, read_enrolment
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.segments import HASH_DIFFERS, Segment, check_unchanged, find_segments, inspect_segments
 from restante.fleet.lake.table_writer import open_base_table
+from restante.fleet.stream.batches import last_catalog, open_batches
 from restante.model.conservation_report import BadSegment
 from restante.model.errors import RestanteError, StoreUnusable
 from restante.model.journal import JournalKind
@@ -27,6 +29,7 @@ from support.spec.clauses import clause
 
 NOON_MS = 1_767_614_400_000
 OPERATOR = Identity(b"o" * 32)
+ONCE = StreamOptions(once=True, buckets=1, is_published=False, operator_key=bytes(OPERATOR.address))
 
 
 def journal_with(code: str) -> Journal:
@@ -97,13 +100,35 @@ def test_a_batch_of_a_stream_commits_nothing_of_a_segment_that_was_swapped(
         swap(lake, tmp_path)
         return found
 
-    options = StreamOptions(once=True, buckets=1, is_published=False, operator_key=bytes(OPERATOR.address))
-    with monkeypatch.context() as during:
-        during.setattr(micro_batch, "inspect_segments", then_swapped)
-        with pytest.raises(RestanteError, match="changed while it was read"):
-            start_stream(spark, lake, Settings(), options).await_end(threading.Event())
-    done = start_stream(spark, lake, Settings(), options).await_end(threading.Event())
+    monkeypatch.setattr(micro_batch, "inspect_segments", then_swapped)
+    done = start_stream(spark, lake, Settings(), ONCE).await_end(threading.Event())
     assert (done.counts.events, [one.reason for one in done.bad_files]) == (0, [HASH_DIFFERS])
+
+
+@clause("13.1", "13.2")
+@pytest.mark.parametrize("changes", [MOST_TRIES - 1, MOST_TRIES])
+def test_a_batch_is_repeated_when_a_signed_segment_was_shipped_again(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, changes: int
+) -> None:
+    """The same bytes under the same name, as after a writer was killed: a few times are normal."""
+    [path] = lake.local_segments.glob("*.parquet")
+    left = iter(range(changes))
+
+    def then_shipped(*args: Any) -> tuple[list[Segment], list[BadSegment]]:
+        found = inspect_segments(*args)
+        if next(left, None) is not None:
+            shutil.copyfile(path, path.with_name("_draft"))
+            path.with_name("_draft").replace(path)
+        return found
+
+    monkeypatch.setattr(micro_batch, "inspect_segments", then_shipped)
+    if changes < MOST_TRIES:
+        done = start_stream(spark, lake, Settings(), ONCE).await_end(threading.Event())
+        assert (done.counts.events, done.counts.duplicates, done.bad_files) == (5, 0, ())
+        return
+    with pytest.raises(RestanteError, match="changed while it was read"):
+        start_stream(spark, lake, Settings(), ONCE).await_end(threading.Event())
+    assert last_catalog(open_batches(lake)) is None
 
 
 @clause("13.1", "13.4")

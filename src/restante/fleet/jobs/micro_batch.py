@@ -7,7 +7,7 @@ writers. A batch that is committed already is skipped, so a query with an old ch
 import json
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -27,6 +27,7 @@ from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.segments import (
     UNKNOWN_KEY,
     Segment,
+    SegmentChanged,
     check_unchanged,
     damaged,
     inspect_segments,
@@ -57,6 +58,8 @@ from restante.model.errors import StoreUnusable
 from restante.policy.settings import Settings
 
 BUCKETS: Final = 16  # more than one machine has cores, so that no task is left alone with most of the rows
+MOST_TRIES: Final = 3
+"""How often a batch is read when a signed segment is replaced meanwhile, as by a writer that ships it again."""
 _FRAGMENT: Final = "bucket int, fragment string"
 
 
@@ -108,7 +111,7 @@ class MicroBatches:
             )
         self._spark.sparkContext.setJobDescription(f"restante batch {n}: {len(plan)} segments")
         with self._explained_errors():
-            catalog, outcome, counts, rows, changes = self._advance(n, plan)
+            catalog, outcome, counts, rows, changes = self._advance_unchanged(n, plan)
             self.batches.commit(catalog, outcome, counts, rows, changes)
             if n % MERGE_INTERVAL == 0:
                 self.batches.vacuum()
@@ -121,6 +124,15 @@ class MicroBatches:
             took_s=time.monotonic() - began,
         )
 
+    def _advance_unchanged(
+        self, n: int, plan: Sequence[SegmentRow]
+    ) -> tuple[Catalog, list[SegmentRow], Counts, int, EventChanges]:
+        """Read the batch again if a signed segment changed: nothing was committed, and the plan is the same."""
+        for _ in range(MOST_TRIES - 1):
+            with suppress(SegmentChanged):
+                return self._advance(n, plan)
+        return self._advance(n, plan)
+
     def _advance(
         self, n: int, plan: Sequence[SegmentRow]
     ) -> tuple[Catalog, list[SegmentRow], Counts, int, EventChanges]:
@@ -128,7 +140,8 @@ class MicroBatches:
         planned = {row.name: row for row in plan}
         stamp = enrolment_stamp(self._lake.root)
         enrolment = read_enrolment(self._lake.root, self._operator_key)
-        if enrolment is not None:
+        operator = None if self._operator_key is None else self._operator_key.hex()
+        if enrolment is not None and operator == before.enrolled_by:
             check_not_older(enrolment, before.enrolment_serial)
         segments, bad = inspect_segments(self._folder, sorted(planned), enrolment)
         reread = frozenset(one.name for one in before.rejected if one.rows_taken and one.name in planned)
@@ -153,6 +166,7 @@ class MicroBatches:
             before,
             number=n,
             enrolment_serial=before.enrolment_serial if enrolment is None else enrolment.serial,
+            enrolled_by=operator or before.enrolled_by,
             buckets=tuple(after),
             rejected=all_rejected,
             rejected_rows=self._rejected_rows(before, all_rejected),

@@ -82,6 +82,16 @@ class Segment:
     mark: tuple[int, ...] = field(default=(), compare=False)
 
 
+class SegmentChanged(StoreUnusable):
+    """A signed segment is another file than the one whose hash was compared."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        super().__init__(
+            f"{names[0]}{others}, signed, changed while it was read: nothing of it counts; read it once more"
+        )
+
+
 def signed_files(segments: Iterable[Segment]) -> frozenset[str]:
     """The names of those that an enrolled key signed."""
     return frozenset(segment.path.name for segment in segments if segment.claim is not None)
@@ -331,10 +341,7 @@ def check_unchanged(spark: SparkSession | None, segments: Sequence[Segment]) -> 
     there = frozenset(folder.names())
     changed = [segment.path.name for segment in signed if not _is_unchanged(folder, segment, there)]
     if changed:
-        others = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
-        raise StoreUnusable(
-            f"{changed[0]}{others}, signed, changed while it was read: nothing of it counts, the next run rejects it"
-        )
+        raise SegmentChanged(changed)
 
 
 def _is_unchanged(folder: Folder, segment: Segment, there: frozenset[str]) -> bool:

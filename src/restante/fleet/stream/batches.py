@@ -96,6 +96,8 @@ class Catalog:
     number: int = 0
     enrolment_serial: int = 0
     """That of the newest list of enrolled keys that a batch checked signatures by."""
+    enrolled_by: str | None = None
+    """The public key of the operator who signed that list: the lists of another one have numbers of their own."""
     buckets: tuple[Bucket, ...]
     rejected: tuple[RejectedFile, ...] = ()
     rejected_rows: FileRef | None = None
@@ -120,6 +122,7 @@ class Catalog:
         return cls(
             number=raw["number"],
             enrolment_serial=raw["enrolment_serial"],
+            enrolled_by=raw.get("enrolled_by"),
             buckets=tuple(map(Bucket.from_json, raw["buckets"])),
             rejected=tuple(RejectedFile(**one) for one in raw["rejected"]),
             rejected_rows=None if raw["rejected_rows"] is None else FileRef(**raw["rejected_rows"]),
