@@ -83,8 +83,12 @@ def measured(spark: SparkSession, lake: Lake, files: list[Path]) -> list[tuple[f
     arrivals.start()
     looked_at = 0  # only new publications are looked at: this process has the driver, too
     try:
-        while arrivals.is_alive() or looked_at == len(published) or not _are_all_published(lake, files, published):
-            looked_at = 0 if arrivals.is_alive() else len(published)
+        while True:
+            seen = len(published)  # before the look: what is published during it is looked at the next time
+            if not arrivals.is_alive() and seen > looked_at:
+                if _are_all_published(lake, files, published[:seen]):
+                    break
+                looked_at = seen
             if not running.query.isActive:
                 raise AssertionError(f"the stream ended: {running.query.exception()}")
             time.sleep(LOOK_S)
