@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from restante.fleet.tables.definitions import FleetTables
+from restante.fleet.transforms import actions
 from restante.model.ids import PayloadHash, WriterId
 from restante.model.journal import JournalKind
 from restante.model.kinds import Kind, Priority
@@ -107,3 +108,16 @@ def test_the_nodes_that_lost_a_copy_fetch_it_while_another_holds_it(fleet: Fleet
 def test_where_no_copy_is_left_the_sender_stores_the_message_again(fleet: FleetTables) -> None:
     again = fleet["actions"].filter("action = 'retransmit'").select("target", "message_id").collect()
     assert [(bytes(target), bytes(lost)) for target, lost in again] == [(SENDER, message(NO_COPY_LEFT))]
+
+
+@clause("13.6")
+@pytest.mark.parametrize(("most", "kept"), [(1, 3), (2, 4), (3, 5)])
+def test_a_node_gets_so_many_proposals_at_most(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int, kept: int
+) -> None:
+    """The second node lost three copies; its oldest losses come first. Others lost one each."""
+    monkeypatch.setattr(actions, "REPAIRS_PER_TARGET", most)
+    with tables_of(spark, *journals(), now_ms=NOW_MS) as tables:
+        found = proposed(tables)
+    assert len(found) == kept
+    assert (SECOND, sealed(NEVER_JOURNALED), CONFIRMED_AT_MS) in found

@@ -7,7 +7,7 @@ tried again, a copy that is there again.
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from restante.fleet.transforms.lost_copies import lost_copies, was_reaped_early
@@ -17,6 +17,9 @@ from restante.model.fleet_actions import ActionKind
 from restante.model.states import IN_FLIGHT, State
 from restante.policy.scoring import REPLICATION
 
+REPAIRS_PER_TARGET: Final = 1_000
+"""Proposals of one report to one node. One suffices for a round that brings all copies (core/fleet/repair_proposals);
+a node that lost its disk would else get a line for each blob it ever had."""
 RETRANSMIT_PAUSE_MS: Final = 60_000
 """As in core/retransmit: what left less than a minute ago may still be on its way."""
 
@@ -111,7 +114,7 @@ def _repair(hours: DataFrame, messages: DataFrame, replicas: DataFrame, lost: Da
         .join(holders, on=["message_id", "who"], how="left_anti")
     )
     writers = current_writers(hours).withColumnRenamed("node", "who")
-    return (
+    proposals = (
         too_few.join(losers, on="message_id")
         .join(sf.broadcast(writers), on="who", how="left")
         .select(
@@ -123,6 +126,12 @@ def _repair(hours: DataFrame, messages: DataFrame, replicas: DataFrame, lost: Da
                 reason=sf.lit("too_few_copies"),
             )
         )
+    )
+    longest_first = Window.partitionBy("target").orderBy("event_at_ms", "payload_hash")
+    return (
+        proposals.withColumn("place", sf.row_number().over(longest_first))
+        .filter(sf.col("place") <= REPAIRS_PER_TARGET)
+        .drop("place")
     )
 
 
