@@ -87,6 +87,7 @@ def test_a_backfill_commits_nothing_of_a_segment_that_was_swapped(
     with pytest.raises(StoreUnusable, match="changed while it was read"):
         backfill(spark, lake, Settings(), *found, is_published=False)
     assert not open_base_table(lake, "events").live()
+    assert not [*Path(lake.table("events")).rglob("*.parquet")], "what was written is deleted"
     again = backfill(spark, lake, Settings(), *found_in(lake), is_published=False)
     assert [one.reason for one in again.bad_files] == [HASH_DIFFERS]
 

@@ -134,7 +134,11 @@ def backfill(
         is_asked_for = sf.col(DAY) >= sf.lit(first_day)
         with watched(spark, "writing events", tell):
             if is_all and known.repeated == ():
-                check()
+                try:
+                    check()
+                except BaseException:
+                    discard_files(open_base_table(lake, "events"), known.files)
+                    raise
                 replace_files(open_base_table(lake, "events"), known.files)
             else:
                 discard_files(open_base_table(lake, "events"), known.files)
