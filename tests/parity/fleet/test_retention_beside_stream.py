@@ -148,6 +148,16 @@ def test_a_stream_takes_the_plan_of_a_retention_that_came_first(lake: Lake, monk
 
 
 @clause("13.3", "13.9")
+def test_two_commands_at_once_are_one(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    early: list[dict[str, int]] = []
+    ran = once_at(monkeypatch, DeltaFiles, "commit", lambda: early.append(retained(lake)))
+    assert [retained(lake)] == early
+    assert ran
+    check_deleted(lake)
+    assert catalog_of(lake).number == 2
+
+
+@clause("13.3", "13.9")
 @pytest.mark.parametrize("call", [1, 2, 7, 20])
 def test_both_keep_the_tables_of_a_retention(lake: Lake, monkeypatch: pytest.MonkeyPatch, *, call: int) -> None:
     n = planned(lake)

@@ -18,7 +18,7 @@ from restante.fleet.jobs.report_input import look_at, source_of
 from restante.fleet.jobs.retention import retain
 from restante.fleet.jobs.stream import StreamOptions
 from restante.fleet.kernels.arrivals_words import UNUSABLE
-from restante.fleet.lake.delta import APP_ID, ConcurrentWriter, DeltaFiles
+from restante.fleet.lake.delta import APP_ID, DeltaFiles
 from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.query import summaries
 from restante.fleet.stream.batches import PLAN_APP, Batches
@@ -279,7 +279,7 @@ def test_the_loser_of_a_race_for_a_batch_is_named_and_nothing_is_damaged(
 
     with monkeypatch.context() as patch:
         patch.setattr(Batches, "plan_retention", planned_too_late)
-        with pytest.raises(ConcurrentWriter, match="another 'restante fleet stream'"):
+        with pytest.raises(ConfigurationInvalid, match=r"batch 2 of the stream is planned.* repeat the command"):
             retained(lake)
     with pytest.raises(ConfigurationInvalid, match=r"batch 2 of the stream is planned and not done.*stream --once"):
         retained(lake)

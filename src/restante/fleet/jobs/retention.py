@@ -6,7 +6,6 @@ and whoever finds a step done by the other goes on. Published rows of deleted da
 """
 
 import tempfile
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -49,10 +48,17 @@ def retain(lake: Lake, settings: Settings, *, days: int, today: date) -> list[Up
 def _retain(batches: Batches, settings: Settings, first_day: str) -> list[Upkeep]:
     before = batches.catalog
     _finish(batches, settings)
-    if any(_refs_before(batches.catalog, kind, first_day) for kind in DAY_PARTITIONED):
-        n = batches.plan_retention(first_day)
-        delete_days(batches, n, settings)
-        keep_tables(batches.lake, batch=n)
+    if _has_before(batches.catalog, first_day):
+        try:
+            n = batches.plan_retention(first_day)
+        except ConcurrentWriter:
+            batches.refresh()
+            _finish(batches, settings)  # another command's retention; a batch that the stream has planned is named
+            if _has_before(batches.catalog, first_day):
+                raise
+        else:
+            delete_days(batches, n, settings)
+            keep_tables(batches.lake, batch=n)
     return [_done(before, batches.catalog, kind) for kind in DAY_PARTITIONED]
 
 
@@ -117,8 +123,9 @@ def _delete_folders(batches: Batches) -> None:
                 delete_tree(f"{address}/{name}")
 
 
-def _refs_before(catalog: Catalog, kind: str, first_day: str) -> Iterable[str]:
-    return [name for name, ref in catalog.refs(kind).items() if ref.day is not None and ref.day < first_day]
+def _has_before(catalog: Catalog, first_day: str) -> bool:
+    refs = (ref for kind in DAY_PARTITIONED for ref in catalog.refs(kind).values())
+    return any(ref.day is not None and ref.day < first_day for ref in refs)
 
 
 def _done(before: Catalog, after: Catalog, kind: str) -> Upkeep:
