@@ -2,7 +2,7 @@
 
 Where a stream keeps the tables, it is a batch of the stream without segments, planned and committed like the others
 (stream/batches). A running stream and this command may meet: the plan of a batch is committed once, both can finish it,
-and whoever finds a step done by the other goes on. Published rows of deleted days stay (jobs/publication).
+and the one that finds a step done by the other goes on. Published rows of deleted days stay (jobs/publication).
 """
 
 import tempfile
