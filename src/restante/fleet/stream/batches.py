@@ -122,7 +122,7 @@ class Catalog:
         return cls(
             number=raw["number"],
             enrolment_serial=raw["enrolment_serial"],
-            enrolled_by=raw.get("enrolled_by"),
+            enrolled_by=raw["enrolled_by"],
             buckets=tuple(map(Bucket.from_json, raw["buckets"])),
             rejected=tuple(RejectedFile(**one) for one in raw["rejected"]),
             rejected_rows=None if raw["rejected_rows"] is None else FileRef(**raw["rejected_rows"]),
