@@ -34,6 +34,7 @@ from support.fleet.old_lakes import (
     retained,
 )
 from support.spec.clauses import clause
+from support.system.soak import first_now_rest_in_soak
 
 Action = Callable[[], object]
 
@@ -185,7 +186,7 @@ def test_a_stream_builds_no_table_again_after_a_retention(
 
 
 @clause("13.3", "13.9")
-@pytest.mark.parametrize("call", [3, 12])
+@pytest.mark.parametrize("call", first_now_rest_in_soak([3, 12]))
 def test_a_publication_beside_retention_is_repeated(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, call: int
 ) -> None:
@@ -203,7 +204,7 @@ def test_a_publication_beside_retention_is_repeated(
 
 
 @clause("13.3", "13.9")
-@pytest.mark.parametrize("call", [2, 9, 20])
+@pytest.mark.parametrize("call", first_now_rest_in_soak([9, 2, 20]))
 def test_tables_that_the_stream_has_published_are_not_set_back(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, call: int
 ) -> None:
