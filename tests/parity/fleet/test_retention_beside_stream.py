@@ -80,6 +80,14 @@ def once_before_commit(patch: pytest.MonkeyPatch, table: str, other: Action) -> 
     return ran
 
 
+def check_published(spark: SparkSession, lake: Lake, n: int) -> None:
+    """All derived tables are of batch `n`, and that is noted."""
+    assert published(spark, lake, batch=n) is not None
+    found = last_published(lake)
+    assert found is not None
+    assert found.n == n
+
+
 def planned(lake: Lake) -> int:
     return Batches(lake, buckets=1).plan_retention(FIRST_DAY)
 
@@ -197,10 +205,7 @@ def test_a_publication_beside_retention_is_repeated(
     ran = once_at(monkeypatch, DeltaFiles, "replace", lambda: keep_tables(lake, batch=n), call=call)
     assert update(spark, lake) == n + 1
     assert ran
-    assert published(spark, lake, batch=n + 1) is not None
-    found = last_published(lake)
-    assert found is not None
-    assert found.n == n + 1
+    check_published(spark, lake, n + 1)
 
 
 @clause("13.3", "13.9")
@@ -215,10 +220,7 @@ def test_tables_that_the_stream_has_published_are_not_set_back(
     ran = once_at(monkeypatch, DeltaFiles, "_commit", lambda: update(spark, lake), call=call)
     keep_tables(lake, batch=n)
     assert ran
-    assert published(spark, lake, batch=n + 1) is not None
-    found = last_published(lake)
-    assert found is not None
-    assert found.n == n + 1
+    check_published(spark, lake, n + 1)
 
 
 @clause("13.3", "13.9")

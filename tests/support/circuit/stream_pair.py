@@ -6,6 +6,8 @@ from restante.core.circuit import client_streams as client
 from restante.core.circuit import exit_streams as exit_end
 from restante.core.circuit.client_streams import ClientStreams
 from restante.core.circuit.exit_streams import ByteBudget, ExitStreams
+from restante.core.circuit.flow import CIRCUIT_WINDOW, STREAM_WINDOW
+from restante.model.ids import NodeId
 from restante.wire.circuit.streams import StoreAnswer, StoreRequest, StreamFailure
 from restante.wire.frames.mesh_types import MeshFrameType
 
@@ -60,6 +62,16 @@ class StreamPair:
             case client.Break() | exit_end.Break():
                 self.broken = True
         return ()
+
+    def use_up_window(self, node: NodeId) -> int:
+        """Open streams and write until the circuit has no credit left; return the last stream."""
+        stream = 0
+        for _ in range(CIRCUIT_WINDOW // STREAM_WINDOW):
+            stream, effects = self.client.begin(node)
+            self.run(effects)
+            while not self.client.is_waiting(stream):
+                self.run(self.client.write(stream, b"x"))
+        return stream
 
     def _at_exit(  # noqa: PLR0911 - one per effect
         self, effect: object

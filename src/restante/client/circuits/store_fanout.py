@@ -1,8 +1,9 @@
 """Puts through circuits: those of one message share an upload. Hosts `core.circuit.fanout` (SPEC 11.6).
 
 An exit is trusted with nothing: each receipt is verified against the leaf of the envelope that this client built, and
-an exit that passes on another one is left out of later circuits. REFUSED, WRONG_BUCKET and NOT_RESPONSIBLE are not
-signed: a second exit is asked before they count. The last two are returned with the exits that passed them on.
+an exit that passes on another one is left out of later circuits. A node does not sign REFUSED, WRONG_BUCKET or
+NOT_RESPONSIBLE, so the exit may have made them up: the client asks that node through a second exit before it
+believes them. With WRONG_BUCKET and NOT_RESPONSIBLE the caller also gets the exits that forwarded them.
 """
 
 import asyncio

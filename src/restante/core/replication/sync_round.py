@@ -18,8 +18,9 @@ from restante.policy.mesh.repair import MissingCopy, repair_order
 MOST_UNDER_WAY: Final = 16
 """WANTs at a time. With the byte rate of policy/mesh/repair this bounds what a round holds in memory."""
 MOST_UNANSWERED: Final = 16
-"""After so many WANTs that it kept silent for, a neighbour is asked for nothing more in this round. It may list any
-number of hashes that exist nowhere. One that no longer has a blob and says so costs little: owners delete."""
+"""How many WANTs a neighbour may leave without an answer; then this node sends it no more in this round. Otherwise a
+neighbour that lists hashes of blobs that do not exist would hold up the round with one time-out after the other. An
+answer that the blob is gone does not count: its owner may have deleted it."""
 
 
 class Phase(StrEnum):

@@ -64,7 +64,8 @@ def by_day(writer: BucketWriter, bucket: Bucket, sound: Any, ranges: Any, *, ret
 def without_late(copies: Copies, late: Any, *, retained_from: str | None) -> tuple[Copies, Any]:
     """Move new events of deleted days to the `late` rows: a signed row that takes the place of an unsigned event.
 
-    The event that it contradicts is retracted all the same. No file may lie in the folder of a deleted day.
+    The unsigned event is removed from the table all the same. The signed row is not added: its day was deleted, and
+    retention deletes all files of such a day.
     """
     if retained_from is None or not len(copies.fresh):
         return copies, late

@@ -1,6 +1,6 @@
 """core/circuit: streams whose first cell waits for credit, of which the exit has not heard (SPEC 11.5)."""
 
-from restante.core.circuit.flow import CIRCUIT_WINDOW, STREAM_WINDOW, Flow
+from restante.core.circuit.flow import CIRCUIT_WINDOW, Flow
 from restante.model.ids import NodeId
 from restante.wire.circuit.cells import BODY_BYTES, CellClass, Command
 from restante.wire.circuit.streams import cell_cost, encode_credit
@@ -15,12 +15,7 @@ SMALL = BODY_BYTES[CellClass.SMALL]
 def test_a_stream_that_ends_before_its_first_cell_left_does_not_end_the_others() -> None:
     pair = StreamPair()
     pair.holds_writes = True
-    stream = 0
-    for _ in range(CIRCUIT_WINDOW // STREAM_WINDOW):
-        stream, effects = pair.client.begin(NODE)
-        pair.run(effects)
-        while not pair.client.is_waiting(stream):
-            pair.run(pair.client.write(stream, b"x"))
+    stream = pair.use_up_window(NODE)
     waiting, effects = pair.client.begin(NODE)
     pair.run((*effects, *pair.client.close(waiting)))
     assert not pair.broken

@@ -211,12 +211,7 @@ def test_a_client_ends_as_many_streams_as_it_likes() -> None:
 def test_a_client_ends_a_stream_for_which_it_has_no_credit() -> None:
     pair = StreamPair()
     pair.holds_writes = True
-    stream = 0
-    for _ in range(CIRCUIT_WINDOW // STREAM_WINDOW):
-        stream, effects = pair.client.begin(NODE)
-        pair.run(effects)
-        while not pair.client.is_waiting(stream):
-            pair.run(pair.client.write(stream, b"x"))
+    stream = pair.use_up_window(NODE)
     pair.run(pair.client.close(stream))
     assert not pair.broken
     assert pair.hung_up == [stream]
