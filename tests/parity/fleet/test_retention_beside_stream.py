@@ -225,7 +225,7 @@ def test_tables_that_the_stream_has_published_are_not_set_back(
 
 @clause("13.3", "13.9")
 def test_a_live_file_on_a_deleted_day_stays_until_the_next_retention(lake: Lake) -> None:
-    """Earlier versions could write one there."""
+    """A fault elsewhere must not cost the bytes of rows that tables still have."""
     batches = Batches(lake, buckets=1)
     n = planned(lake)
     before = days_on_disk(lake)

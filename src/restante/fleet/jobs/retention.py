@@ -111,7 +111,8 @@ def only_retained_since(batches: Batches, n: int) -> bool:
 def _delete_folders(batches: Batches) -> None:
     """Delete the bytes of deleted days. No batch that can still be committed writes to these folders.
 
-    A day that has a live file stays: earlier versions could write one there, and the next retention deletes it.
+    A day with a live file stays, whatever put the file there: readers need its bytes. The next retention removes the
+    file from the table first.
     """
     first_day = batches.catalog.retained_from
     for kind in DAY_PARTITIONED if first_day is not None else ():
