@@ -41,13 +41,12 @@ NOW_MS = Scenario().end_ms
 
 def make(spark: SparkSession, home: Path, scenario: Scenario) -> None:
     """Write the segments of all days but the last, and those of the last."""
-    if (home / "last" / "_SUCCESS").exists():
+    if (home / "_SUCCESS").exists():
         return
-    midnight = scenario.end_ms - DAY_MS
-    events = all_events(spark, scenario)
-    for name, part in (("first", sf.col("at_ms") < midnight), ("last", sf.col("at_ms") >= midnight)):
-        writer = events.filter(part).write.mode("overwrite").option("compression", "zstd")
-        writer.option("maxRecordsPerFile", ROWS_PER_SEGMENT).parquet(str(home / name))
+    is_last = sf.col("at_ms") >= scenario.end_ms - DAY_MS
+    events = all_events(spark, scenario).withColumn("days", sf.when(is_last, "last").otherwise("first"))
+    writer = events.write.mode("overwrite").partitionBy("days").option("compression", "zstd")
+    writer.option("maxRecordsPerFile", ROWS_PER_SEGMENT).parquet(str(home))
 
 
 def add(lake: Lake, directory: Path) -> None:
@@ -112,7 +111,7 @@ def main() -> None:
     ):
         home = given.keep or Path(made)
         make(spark, home, scenario)
-        history, new = (rows_of(home / name) for name in ("first", "last"))
+        history, new = (rows_of(home / f"days={name}") for name in ("first", "last"))
         table = Table(
             f"A report after {new:,} new rows, on top of {history:,} and alone, local[2]",
             ["lake", "tables s", "report s", "MB at most", "bar"],
@@ -122,9 +121,9 @@ def main() -> None:
             lake = Lake(str(Path(made) / f"lake {name}".replace(" ", "-")))
             with PeakMemory() as memory:
                 if name == "on top":
-                    add(lake, home / "first")
+                    add(lake, home / "days=first")
                     stream(spark, lake, is_published=True)
-                add(lake, home / "last")
+                add(lake, home / "days=last")
                 stream(spark, lake, is_published=False)
                 published, reported = report(spark, lake)
             seconds[name] = published + reported

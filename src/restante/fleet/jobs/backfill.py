@@ -158,7 +158,6 @@ def backfill(
                     now_ms=now_ms,
                     retention=settings.dead_letters,
                     provenance=provenance_of(segment.claim for segment in segments),
-                    partitions=partitions,
                 )
         if is_all and listing is not None:
             record = BackfillRecord(listing=listing, segments=segments, bad=bad, found=found, enrolment=enrolment)

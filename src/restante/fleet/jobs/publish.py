@@ -47,7 +47,6 @@ def publish(
     retention: DeadLetterRetention,
     provenance: Provenance,
     batch: int = 0,
-    partitions: int | None = None,
 ) -> None:
     """Publish all derived tables of the events that the lake has now; `batch` is the stream's, 0 for a backfill."""
     before = last_published(lake)
@@ -60,6 +59,8 @@ def publish(
         spark = _session_for_few_rows(spark, change)
     live = open_base_table(lake, "events").live()
     names = [f"{KINDS['events'].folder}/{path}" for path in live]
+    rows = sum(file.rows for file in live.values())
+    partitions = partitions_for(rows, at_least=spark.sparkContext.defaultParallelism)
     if change is not None and provenance.certainty is not Certainty.PARTLY_VERIFIED:
         names = list(change.files.came)
     events = read_events(spark, lake, names).select(*JOURNAL_COLUMNS, SOURCE_FILE)
