@@ -222,5 +222,8 @@ class MailboxConnection:
             self.push()
 
     def _credit(self, through: int) -> None:
+        """Push what waited for the window to open; nothing waits for credit while it is open."""
+        was_open = self._window.is_open
         self._window.credit(through)
-        self.push()
+        if not was_open:
+            self.push()

@@ -23,6 +23,8 @@ from restante.wire.frames.mailbox import MAX_DELETED_AT_ONCE
 
 RECEIVE_DELAY_S: Final = 5.0  # SPEC 6.5: a receiving connection is opened a random 0-5 s after start
 
+DELETE_INTERVAL_S: Final = 0.02
+"""The least time between two deletes: each costs us and the relay a frame and its answer, whatever it names."""
 LAST_DELETE_S: Final = 1.0  # how long the end of a connection waits for the answer to its last delete
 
 
@@ -94,7 +96,7 @@ class MailReceiver:
 
 
 class _Deletes:
-    """Deletes at the relay what is on our disk, one request at a time; what comes meanwhile shares the next."""
+    """Deletes at the relay what is on our disk, one request at a time; what comes in an interval shares the next."""
 
     def __init__(self, connection: RelayConnection) -> None:
         self._connection = connection
@@ -120,4 +122,5 @@ class _Deletes:
             except ConnectionLost:
                 return
             except AttemptFailed:
-                continue  # the relay keeps the blobs and sends them again in the next subscription
+                pass  # the relay keeps the blobs and sends them again in the next subscription
+            await asyncio.sleep(DELETE_INTERVAL_S)
