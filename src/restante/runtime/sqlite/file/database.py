@@ -125,6 +125,8 @@ class Database:
         self.begin()
         try:
             yield
+            if not self.read_only:
+                self.write_deferred()
         except BaseException:
             self.roll_back()
             raise
@@ -145,9 +147,8 @@ class Database:
             self._forget()
 
     def commit(self) -> None:
-        """Commit; the transaction is on disk when this returns. If it raises, the transaction was rolled back."""
+        """Commit what is written; it is on disk when this returns. If it raises, the transaction was rolled back."""
         try:
-            self.write_deferred()
             if not self._connection.in_transaction:
                 self._refuse_to_go_on()
             self.in_transaction = False
@@ -164,7 +165,7 @@ class Database:
             committed()
 
     def write_deferred(self) -> None:
-        """Write deferred rows now, so that the commit only has to wait for the disk."""
+        """Write deferred rows now: before `commit`, which then only has to wait for the disk."""
         for settle in self._settling:
             settle()
         if self._deferred:
@@ -293,6 +294,7 @@ class Database:
         self._refuse_other_schemas(schema)
 
 
+@cache
 def _write_order(sql: str) -> int:
     return _VERBS.index(sql[0])
 
