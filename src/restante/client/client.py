@@ -10,7 +10,6 @@
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -48,6 +47,7 @@ from restante.ports.carrier import Carrier
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed, StoredBlob
+from restante.runtime.event_wait import set_or_after
 from restante.runtime.run_together import RunOnce
 from restante.runtime.sqlite.file.space_reserve import once_there_is_space
 from restante.runtime.sqlite.inbox.results import InboxEvent
@@ -382,10 +382,7 @@ class Client:
             next_ms = await once_there_is_space(self.run_maintenance)
             self._online.look_for_changes()
             await self.parts.requests.deliver_accepted(self.receive)
-            wait_ms = max(0, next_ms - self._clock.now_ms())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_ms / 1_000):
-                    await self._maintenance_due.wait()
+            await set_or_after(self._maintenance_due, max(0, next_ms - self._clock.now_ms()) / 1_000)
 
     def _run_ended(self, run: asyncio.Task[None]) -> None:
         """Pass an error of `run` on to iterations over the inbox; they would wait for ever otherwise."""

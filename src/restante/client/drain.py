@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from restante.client.application.carriers import Carriers
@@ -25,6 +26,7 @@ from restante.policy.settings import Settings
 from restante.ports.carrier import Carrier
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
+from restante.runtime.event_wait import set_or_after
 from restante.runtime.sqlite.file.client_file import ClientFile
 from restante.runtime.sqlite.outbox.store import SqliteOutbox
 
@@ -62,13 +64,17 @@ class Drain:
         self._attempts: AttemptRunner | None = None  # of `run`, while it runs
         self._leased: list[OutboxEntry] = []  # in the transaction that is in progress
         self._is_thorough = True  # the next round looks for everything that may be due
+        self._looks_at_ms = 0  # when the next round begins, if nothing wakes the loop
+        self._recording: asyncio.Future[None] | None = None  # of endings, with the next commit
         self._has_queued = False  # the transaction in progress queued what no ending will wake the loop for
         file.database.on_invalidate(self._forget_transaction)
 
     def wake(self, *, is_thorough: bool = True) -> None:
         """Look for everything that may be due; unless `is_thorough`, only for what changes in this file made due."""
         self._is_thorough |= is_thorough
-        self._work.set()
+        known = self._store.lanes.has_next or self._store.deadlines.has_come(now_ms=self._looks_at_ms - 1)
+        if is_thorough or known:
+            self._work.set()
 
     async def run(self, carriers: Mapping[Route, Carrier]) -> None:
         """Send what is due until cancelled. Without `drain_on_startup` the first lease waits for the first wake-up."""
@@ -96,10 +102,8 @@ class Drain:
                 may_lease = True
                 if sum(entry.route in MAIL_ROUTES for entry in round_.leased) > 1:
                     await asyncio.sleep(RUN_INTERVAL_S)
-                wait_ms = min(round_.next_due_ms, sweep_at_ms) - self._clock.now_ms()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(max(0, wait_ms) / 1_000):
-                        await self._work.wait()
+                self._looks_at_ms = min(round_.next_due_ms, sweep_at_ms)
+                await set_or_after(self._work, max(0, self._looks_at_ms - self._clock.now_ms()) / 1_000)
         finally:
             self._attempts = None
             await self._give_back(attempts)
@@ -197,13 +201,11 @@ class Drain:
         endings = attempts.take_endings()
 
         def work() -> _Round:
-            now_ms = self._clock.now_ms()
             # The first lease stores sealed bytes: on a full disk one message at a time, until receipts free space.
             most = 1 if self._file.database.is_disk_full() else MAX_IN_FLIGHT
             room = most - attempts.in_progress if may_lease else 0
-            for ending in endings:
-                for event in ending.events:
-                    self._store.apply(ending.message_id, event, now_ms=now_ms)
+            self._record(endings)
+            now_ms = self._clock.now_ms()
             leased: list[OutboxEntry] = []
             if room > 0 and carriers:
                 leased = self._store.lease(
@@ -219,14 +221,29 @@ class Drain:
         now_ms = self._clock.now_ms()
         may_be_due = self._store.lanes.has_next or self._store.deadlines.has_come(now_ms=now_ms)
         frees_lane = any(ending.frees_lane for ending in endings)
-        has_work = is_thorough or not may_lease or may_be_due or frees_lane
-        if not has_work and not endings:
-            return _Round([], self._next_due_ms(now_ms))
-        try:
-            return await (self._file.run(work) if has_work else self._file.run_later(work))
-        except BaseException:
+        if is_thorough or not may_lease or may_be_due or frees_lane:
+            try:
+                return await self._file.run(work)
+            except BaseException:
+                attempts.give_back(endings)
+                raise
+        if endings:
+            self._recording = self._file.run_later(partial(self._record, endings))
+            self._recording.add_done_callback(partial(self._recorded, attempts, endings))
+        return _Round([], self._next_due_ms(now_ms))
+
+    def _record(self, endings: Sequence[Ending]) -> None:
+        now_ms = self._clock.now_ms()
+        for ending in endings:
+            for event in ending.events:
+                self._store.apply(ending.message_id, event, now_ms=now_ms)
+
+    def _recorded(self, attempts: AttemptRunner, endings: list[Ending], recording: "asyncio.Future[None]") -> None:
+        """Look for what the endings made due. Those that could not be recorded are part of the next round."""
+        has_failed = recording.exception() is not None
+        if has_failed:
             attempts.give_back(endings)
-            raise
+        self.wake(is_thorough=has_failed)
 
     def _next_due_ms(self, now_ms: int) -> int:
         """Return when something will be due, as far as that is known now."""
@@ -240,6 +257,8 @@ class Drain:
 
     async def _give_back(self, attempts: AttemptRunner) -> None:
         """Stop the attempts and record how they ended; what was stopped is due again."""
+        if self._recording is not None:
+            await asyncio.wait([self._recording])
         endings: list[Ending] = await attempts.stop()
         if endings:
             attempts.give_back(endings)

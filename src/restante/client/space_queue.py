@@ -8,6 +8,7 @@ from typing import Final
 from restante.client.application.argument_checks import check_seconds
 from restante.model.errors import OutboxFull
 from restante.model.states import Route
+from restante.runtime.event_wait import set_or_after
 
 LOOK_AGAIN_S: Final = 1.0
 """Another process that uses the file may have made space without waking anybody here."""
@@ -44,9 +45,7 @@ class SpaceQueue:
                         return await asyncio.shield(accept())
                     except OutboxFull as full:
                         refusal = full
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(LOOK_AGAIN_S):
-                            await self._space.wait()
+                    await set_or_after(self._space, LOOK_AGAIN_S)
         except TimeoutError:
             if refusal is None:
                 return await accept()  # its turn never came: one try of its own decides

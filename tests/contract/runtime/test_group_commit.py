@@ -333,7 +333,7 @@ async def test_what_may_wait_joins_the_next_commit_and_comes_first(
     database: CountingDatabase, group: GroupCommit
 ) -> None:
     order: list[str] = []
-    later = asyncio.create_task(group.run_later(lambda: order.append("later")))
+    later = group.run_later(lambda: order.append("later"))
     await asyncio.sleep(0)
     assert database.commits == 0
     await group.run(lambda: order.append("now"))
@@ -356,7 +356,7 @@ async def test_what_may_wait_is_not_forgotten_when_its_time_comes_during_a_commi
     database.takes_s = 2 * QUICK_DISK_S  # so that threads commit
     slow = asyncio.create_task(group.run(lambda: time.sleep(2 * LATER_S)))  # keeps the committing thread busy
     other = asyncio.create_task(group.run(keeping(database, "other")))
-    later = asyncio.create_task(group.run_later(keeping(database, "later")))
+    later = group.run_later(keeping(database, "later"))
     async with asyncio.timeout(LIMIT_S):
         await asyncio.gather(slow, other, later)
     assert kept(database) == ["later", "other"]
@@ -365,7 +365,7 @@ async def test_what_may_wait_is_not_forgotten_when_its_time_comes_during_a_commi
 async def test_reading_commits_nothing(database: CountingDatabase, group: GroupCommit) -> None:
     await group.run(keeping(database, "a"))
     commits = database.commits
-    later = asyncio.create_task(group.run_later(keeping(database, "b")))
+    later = group.run_later(keeping(database, "b"))
     await asyncio.sleep(0)
     assert await group.read(lambda: database.run("SELECT key FROM meta")) == [("a",)]
     assert database.commits == commits

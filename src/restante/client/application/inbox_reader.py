@@ -16,6 +16,7 @@ from restante.model.ids import Address, MessageId
 from restante.model.inbox_entry import InboxEntry
 from restante.model.kinds import Kind
 from restante.ports.clock import Clock
+from restante.runtime.event_wait import set_or_after
 from restante.runtime.sqlite.file.client_file import ClientFile
 from restante.runtime.sqlite.inbox.store import SqliteInbox
 
@@ -103,7 +104,7 @@ class InboxReader:
         self._failure: BaseException | None = None
         self._closed = asyncio.Event()
         self._processed: set[int] = set()  # places whose ack is not on disk yet
-        self._acking: asyncio.Task[None] | None = None
+        self._acking: asyncio.Future[None] | None = None
         self._ack_failure: Exception | None = None
 
     def wake(self) -> None:
@@ -147,9 +148,7 @@ class InboxReader:
             if not follow:
                 return
             self._news.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_AGAIN_S):
-                    await self._news.wait()
+            await set_or_after(self._news, LOOK_AGAIN_S)
 
     async def ack(self, place: int) -> None:
         await self._file.run(partial(self._mark_acked, [place]))
@@ -160,28 +159,32 @@ class InboxReader:
 
     async def finished(self) -> None:
         """Return once every ack that began is on disk, or has failed."""
-        acking = self._acking
-        if acking is not None:
+        while (acking := self._acking) is not None:
             with contextlib.suppress(StoreUnusable):
                 await self._file.run(lambda: None)  # what waits for the next commit joins this one
-            await acking
+            await asyncio.wait([acking])
 
     def _ack_soon(self, place: int) -> None:
         self._processed.add(place)
         if self._acking is None:
-            self._acking = asyncio.create_task(self._ack_processed())
+            self._ack_processed()
 
-    async def _ack_processed(self) -> None:
-        """Ack all that was processed until nothing is left. A failure is raised by the next step of an iteration."""
-        try:
-            while self._processed:
-                places = sorted(self._processed)
-                await self._file.run_later(partial(self._mark_acked, places))
-                self._processed.difference_update(places)
-        except StoreUnusable as failure:
+    def _ack_processed(self) -> None:
+        """Ack all that was processed so far, with the next commit."""
+        places = sorted(self._processed)
+        self._acking = self._file.run_later(partial(self._mark_acked, places))
+        self._acking.add_done_callback(partial(self._acked, places))
+
+    def _acked(self, places: Sequence[int], acking: "asyncio.Future[None]") -> None:
+        """Go on with what was processed meanwhile. A failure is raised by the next step of an iteration."""
+        self._acking = None
+        failure = acking.exception()
+        if isinstance(failure, Exception):
             self._ack_failure = failure
-        finally:
-            self._acking = None
+            return
+        self._processed.difference_update(places)
+        if self._processed:
+            self._ack_processed()
 
     def _raise_ack_failure(self) -> None:
         failure, self._ack_failure = self._ack_failure, None

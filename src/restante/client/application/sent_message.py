@@ -1,7 +1,6 @@
 """What `Client.send` returns: the send receipt, and a way to wait until the recipient has the message."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -13,6 +12,7 @@ from restante.model.errors import RestanteError
 from restante.model.ids import MessageId, show_message_id
 from restante.model.send_receipt import Delivery, Dropped, Outcome, SendReceipt
 from restante.model.states import ENDED, State
+from restante.runtime.event_wait import set_or_after
 from restante.runtime.sqlite.outbox.new_entry import OutboxEvent
 
 LOOK_AGAIN_S: Final = 1.0  # another process may run the client and receive the ack; see inbox_reader.LOOK_AGAIN_S
@@ -69,9 +69,7 @@ class DeliveryWaiters:
                 status = await self._status(message_id)
                 if status is None or status.state in ENDED:
                     return status
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_AGAIN_S):
-                        await news.wait()
+                await set_or_after(news, LOOK_AGAIN_S)
         finally:
             waiting = self._waiting[message_id]
             waiting.remove(news)

@@ -4,6 +4,7 @@ A store never opens or closes the file. Everything that changes the file runs th
 different stores share one transaction and one fsync. On a full disk the file uses its space in reserve.
 """
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
@@ -37,9 +38,9 @@ class OwnedFile:
         """Run an operation that only reads; it sees no change that is not committed."""
         return await self.commits.read(operation)
 
-    async def run_later(self, operation: Callable[[], Result]) -> Result:
+    def run_later(self, operation: Callable[[], Result]) -> asyncio.Future[Result]:
         """Do as `run`, with the next commit or after a moment: for changes that nothing waits for."""
-        return await self.commits.run_later(operation)
+        return self.commits.run_later(operation)
 
     def after_commit(self, call: Callable[[], None]) -> None:
         """Call `call` after each commit, before the callers that waited for it get their results."""

@@ -117,19 +117,20 @@ class GroupCommit:
             raise StoreUnusable(_CLOSED)
         return operation()
 
-    async def run_later(self, operation: Callable[[], Result]) -> Result:
-        """Do as `run`, but wait for the next commit and join it; after `LATER_S` seconds, commit alone.
+    def run_later(self, operation: Callable[[], Result]) -> asyncio.Future[Result]:
+        """Do as `run`, but let the operation join the next commit; after `LATER_S` seconds, commit it alone.
 
         For changes that nothing waits for: they cost no fsync of their own while there is traffic.
         """
-        if self._closed:
-            raise StoreUnusable(_CLOSED)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
+        if self._closed:
+            answer.set_exception(StoreUnusable(_CLOSED))
+            return answer
         self._later.append(_Waiting(operation, answer, None, later=True))
         if self._later_timer is None:
             self._later_timer = loop.call_later(LATER_S, self._begin_later, loop)
-        return await answer
+        return answer
 
     def _begin_later(self, loop: asyncio.AbstractEventLoop) -> None:
         """Take what nothing took along; if a group is in progress, it is the next."""
