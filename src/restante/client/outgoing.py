@@ -19,7 +19,7 @@ from restante.policy.ttl import resolve_ttl_s, transport_expiry_ms
 from restante.ports.entropy import Entropy
 from restante.runtime.sqlite.outbox.new_entry import NewEntry
 from restante.runtime.sqlite.session_store import SessionStore, StoredSession
-from restante.wire.message_content import Content, encode_content
+from restante.wire.message_content import Content, content_size_bytes
 from restante.wire.session_message import MAX_OPENING_BYTES, MIN_SESSION_MESSAGE_BYTES
 from restante.wire.ttl_header import TtlHeader
 
@@ -130,12 +130,12 @@ class OutgoingMessages:
 
 
 def _padded_size(content: Content) -> int:
-    return padded_size_bytes(MIN_SESSION_MESSAGE_BYTES + MAX_OPENING_BYTES + len(encode_content(content)))
+    return padded_size_bytes(MIN_SESSION_MESSAGE_BYTES + MAX_OPENING_BYTES + content_size_bytes(content))
 
 
 def _checked_size(content: Content) -> int:
     """Return the size of the encoded content. Raises `TooLarge` with the one limit that holds for a body."""
-    overhead = len(encode_content(content._replace(body=b"")))
-    if overhead + len(content.body) > MAX_CONTENT_BYTES:
-        raise TooLarge("the message", size_bytes=len(content.body), limit_bytes=MAX_CONTENT_BYTES - overhead)
-    return overhead + len(content.body)
+    size_bytes, body_bytes = content_size_bytes(content), len(content.body)
+    if size_bytes > MAX_CONTENT_BYTES:
+        raise TooLarge("the message", size_bytes=body_bytes, limit_bytes=MAX_CONTENT_BYTES + body_bytes - size_bytes)
+    return size_bytes

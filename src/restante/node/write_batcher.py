@@ -245,7 +245,10 @@ class WriteBatcher:
         done = self._commits.start(partial(self._perform, batch), apart=apart)
         if done.done():
             self._end(batch, done)
-            asyncio.get_running_loop().call_soon(self._begin)  # connections that waited for the disk come first
+            if len(self._queue):
+                asyncio.get_running_loop().call_soon(self._begin)  # connections that waited for the disk come first
+            else:
+                self._idle.set()
         else:
             done.add_done_callback(partial(self._go_on, batch))
 

@@ -41,6 +41,11 @@ def encode_content(content: Content) -> bytes:
     return raw
 
 
+def content_size_bytes(content: Content) -> int:
+    """Return the size of the encoded content."""
+    return MIN_CONTENT_BYTES + len(content.kind) + len(content.body)
+
+
 def decode_content(raw: bytes) -> Content:
     if len(raw) > MAX_CONTENT_BYTES:
         raise TooLarge("the content", size_bytes=len(raw), limit_bytes=MAX_CONTENT_BYTES)

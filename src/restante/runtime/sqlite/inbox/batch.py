@@ -54,6 +54,7 @@ from restante.runtime.sqlite.inbox.results import Asked, InboxEvent, ReceiveResu
 from restante.wire.acks import AckType
 
 _SQL: Final = load_queries("inbox/store")
+_SAVE_TOTALS: Final = _SQL["save_totals"]
 # By names of their own: a member of an enum is looked up through its class each time, which shows in a batch.
 _NEW: Final = Verdict.NEW
 _DUPLICATE: Final = Verdict.DUPLICATE
@@ -199,7 +200,7 @@ class ReceiveBatch:
             )
         totals = self._totals
         if totals != self._saved:
-            self._tables.database.rows(_SQL["save_totals"], totals.arrivals, totals.places, totals.turns, totals.seen)
+            self._tables.database.defer(_SAVE_TOTALS, (totals.arrivals, totals.places, totals.turns, totals.seen))
 
     def _session(self, sender: Address, session_id: SessionId) -> KeptSession:
         kept = self._sessions.get((sender, session_id))

@@ -11,9 +11,11 @@ from restante.policy.reorder_limits import OrderLimits
 from restante.runtime.sqlite.file.database import Database, load_queries
 
 NO_ROW: Final = 0
+KNOWN_SESSIONS: Final = 1_024
 _GAP: Final = struct.Struct(">IIQ")
 _SQL: Final = load_queries("inbox/store")
 _FIND: Final = _SQL["find_session"]
+_SAVE: Final = _SQL["save_session"]
 
 
 @dataclass(slots=True)
@@ -29,16 +31,23 @@ class KeptSession:
 
 
 class SessionTable:
+    """Rows that were written lately are in memory while no other connection writes to the file."""
+
     def __init__(self, database: Database, limits: OrderLimits) -> None:
         self._database = database
         self._limits = limits
+        self._known: dict[tuple[Address, SessionId], tuple[int, InboxSession]] = {}
+        database.on_invalidate(self._known.clear)
 
     def load(self, sender: Address, session_id: SessionId, tag: SessionTag) -> KeptSession:
         """Return the session. An unknown one gets its row with its first message that can be read."""
+        row, state = self._known.get((sender, session_id)) or self._read(sender, session_id)
+        return KeptSession(row, sender, session_id, tag, state, state)
+
+    def _read(self, sender: Address, session_id: SessionId) -> tuple[int, InboxSession]:
         rows = self._database.rows(_FIND, sender, session_id)
         if not rows:
-            fresh = InboxSession()
-            return KeptSession(NO_ROW, sender, session_id, tag, fresh, fresh)
+            return NO_ROW, InboxSession()
         [(row, phase, expected, missing)] = rows
         waiting = self._database.rows(_SQL["waiting_in"], row) if phase == Phase.WAITING else []
         state = InboxSession(
@@ -48,7 +57,7 @@ class SessionTable:
             placeholders=frozenset(number for number, _, is_placeholder in waiting if is_placeholder),
             missing=tuple(SkippedRange(*values) for values in _GAP.iter_unpack(missing)),
         )
-        return KeptSession(row, sender, session_id, tag, state, state)
+        return row, state
 
     def ensure_row(self, kept: KeptSession) -> int:
         """Return the row of the session; add it if there is none."""
@@ -63,14 +72,12 @@ class SessionTable:
         if state is kept.saved:
             return
         self.ensure_row(kept)
-        self._database.rows(
-            _SQL["save_session"],
-            state.phase,
-            state.expected,
-            b"".join(_GAP.pack(gap.first, gap.last, gap.skipped_at_ms) for gap in state.missing),
-            next_wake_ms(state, limits=self._limits),
-            kept.row,
-        )
+        missing = b"".join(_GAP.pack(gap.first, gap.last, gap.skipped_at_ms) for gap in state.missing)
+        wake_at_ms = next_wake_ms(state, limits=self._limits)
+        self._database.defer(_SAVE, (state.phase, state.expected, missing, wake_at_ms, kept.row))
+        if len(self._known) >= KNOWN_SESSIONS:
+            self._known.clear()
+        self._known[kept.sender, kept.session_id] = kept.row, state
 
     def due(self, *, now_ms: int) -> Iterator[tuple[Address, SessionId]]:
         for sender, session_id in self._database.rows(_SQL["sessions_due"], now_ms):
