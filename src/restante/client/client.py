@@ -358,10 +358,13 @@ class Client:
         self._sender.notice(event)
         if event.notice is OutboxEventType.SECURITY:
             self._maintenance_due.set()
-        self._events.announce([event])
+        if self._events.is_heard:
+            self._events.announce([event])
 
     def _emit_inbox_events(self) -> None:
         events = self.received.take_changes() + self.parts.security.take_changes()
+        if not events:
+            return
         if any(event.notice is InboxEventType.NEW_MESSAGE for event in events):
             self._reader.wake()
         self._events.announce(events)

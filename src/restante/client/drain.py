@@ -257,7 +257,7 @@ class Drain:
 
     async def _give_back(self, attempts: AttemptRunner) -> None:
         """Stop the attempts and record how they ended; what was stopped is due again."""
-        if self._recording is not None:
+        if self._recording is not None and not self._recording.done():
             await asyncio.wait([self._recording])
         endings: list[Ending] = await attempts.stop()
         if endings:

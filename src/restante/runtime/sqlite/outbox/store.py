@@ -274,7 +274,7 @@ class SqliteOutbox:
                 self.deadlines.note(after.lease.until_ms)
             elif after.was_sent:
                 self.deadlines.note(after.next_attempt_at_ms)
-        if is_unsent(before) and after is not before:
+        if is_unsent(before) and (after.state, after.next_attempt_at_ms) != (before.state, before.next_attempt_at_ms):
             self._lanes.change(lane, after)
             if after.state is State.PENDING:
                 lane.waits_until_ms = max(lane.waits_until_ms, after.next_attempt_at_ms)
