@@ -115,8 +115,9 @@ def _in_flight(filler: Filler) -> None:
     filler.lease("sending", ago_ms=0)
     filler.send("sent", ago_ms=HOUR_MS)
     filler.lease("sent", ago_ms=HOUR_MS)
-    filler.tell("sent", TransmitSucceeded(), ago_ms=HOUR_MS - 2_000)
-    filler.tell("sent", DeliveryAcked(), ago_ms=HOUR_MS - 3_000)
+    # Late in its lease: for most of a minute, however busy the machine is, more than 23 h are left of a day.
+    filler.tell("sent", TransmitSucceeded(), ago_ms=HOUR_MS - 55_000)
+    filler.tell("sent", DeliveryAcked(), ago_ms=HOUR_MS - 56_000)
     filler.send("retried", ago_ms=2 * HOUR_MS, kind=Kind.MEDIA, lane="rst1" + "q" * 58)
     filler.fail("retried", Failure.NETWORK_TIMEOUT, ago_ms=2 * HOUR_MS)
     filler.fail("retried", Failure.RECIPIENT_KEY_NOT_FOUND, ago_ms=HOUR_MS // 2)
