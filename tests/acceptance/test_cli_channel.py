@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from support.channels.fixtures import long_text
 from support.channels.http_platform import HttpPlatform, Reply, as_json, listening
+from support.cli.forked_commands import run_forked
 from support.spec.clauses import clause
 
 SECRET = "a-shared-secret"  # noqa: S105 - of this test only
@@ -25,18 +25,12 @@ class Shell:
 
     async def run(self, *arguments: str, status: int = 0, text: str = "") -> tuple[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RESTANTE_")}
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "restante", *arguments,
-            cwd=self.directory,
-            env=kept | {"COLUMNS": "80", "NO_COLOR": "1", "RESTANTE_FILE": "mail.db", "HOOK": SECRET},
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        async with asyncio.timeout(60):
-            out, err = await process.communicate(text.encode())
-        assert process.returncode == status, out.decode() + err.decode()
-        assert b"Traceback" not in err
-        assert SECRET.encode() not in out + err
-        return out.decode(), err.decode()
+        env = kept | {"COLUMNS": "80", "NO_COLOR": "1", "RESTANTE_FILE": "mail.db", "HOOK": SECRET}
+        done = await asyncio.to_thread(run_forked, *arguments, cwd=self.directory, env=env, text=text)
+        assert done.returncode == status, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        assert SECRET not in done.stdout + done.stderr
+        return done.stdout, done.stderr
 
     async def json(self, *arguments: str, status: int = 0, text: str = "") -> Any:
         out, _ = await self.run(*arguments, "--json", status=status, text=text)

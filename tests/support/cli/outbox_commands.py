@@ -11,6 +11,7 @@ from typing import Any
 
 import apsw
 
+from support.cli.forked_commands import run_forked
 from support.cli.populated_client_file import short, shown
 
 COMMAND = str(Path(sys.executable).with_name("restante"))
@@ -31,16 +32,7 @@ class Operator:
         self.env = kept | {"COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1", "RESTANTE_FILE": "mail.db"}
 
     def run(self, command: str, *more: str, status: int = 0, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [COMMAND, *command.split(), *more],
-            cwd=self.directory,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout_s,
-            stdin=subprocess.DEVNULL,
-        )
+        done = run_forked(*command.split(), *more, cwd=self.directory, env=self.env, timeout_s=timeout_s)
         assert done.returncode == status, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         return done
