@@ -7,7 +7,7 @@ from typing import Any
 from restante.core import lookup, store_quorum
 from restante.core.directory import admission, download, routing_table
 from restante.core.mailbox_poll import buckets, reading
-from restante.core.replication import neighbours, serving, sync_round
+from restante.core.replication import neighbours, offers, serving, sync_round
 from restante.core.transitions import Table
 
 MESH_PAGE = Path(__file__).parents[3] / "docs" / "state-machines" / "mesh.md"
@@ -21,6 +21,7 @@ MACHINES: Mapping[str, tuple[str, Table[Any]]] = {
     "One read of a bucket": ("core/mailbox_poll/reading.py", reading.TABLE),
     "A neighbour of a node": ("core/replication/neighbours.py", neighbours.TABLE),
     "A round of replication": ("core/replication/sync_round.py", sync_round.TABLE),
+    "A closer node that is offered mail": ("core/replication/offers.py", offers.TABLE),
     "A node that serves": ("core/replication/serving.py", serving.TABLE),
 }
 

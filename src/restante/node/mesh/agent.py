@@ -14,6 +14,7 @@ from restante.model.errors import RestanteError, StoreUnusable
 from restante.model.node_descriptor import Endpoint
 from restante.model.places import RelayPlace
 from restante.node.mesh.directory_agent import DirectoryAgent
+from restante.node.mesh.offers_agent import OffersAgent
 from restante.node.mesh.peer_data import note_failure
 from restante.node.mesh.peer_pool import PeerPool
 from restante.node.mesh.replication_agent import ReplicationAgent
@@ -87,7 +88,10 @@ class MeshAgent:
         start, pool = self._start_for_peer, self._pool
         self.directory = DirectoryAgent(service.view, pool, entropy, self._bootstrap, start)
         self.replication = ReplicationAgent(service, self.directory, pool, commits, settings.mailbox, start)
+        self.offers = OffersAgent(self.replication, settings.mesh.ping_interval_ms)
         self.directory.on_changed = self.replication.changed
+        service.family.on_put = self.offers.put
+        service.family.on_offer = self.offers.offered
         service.family.on_descriptor = self.directory.heard
         service.family.on_damaged = self._repair_damaged
         self._removing: set[int] = set()

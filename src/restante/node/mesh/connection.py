@@ -46,7 +46,7 @@ from restante.wire.frames.mesh_directory import (
     authenticate_to_sign,
 )
 from restante.wire.frames.mesh_reading import Fetch, MeshDelete, MeshSubscribe
-from restante.wire.frames.mesh_replication import Have, Want
+from restante.wire.frames.mesh_replication import Have, KeySummary, Want
 from restante.wire.frames.mesh_storage import GetRecord, MeshPut, NotResponsible, PutRecord, Record, WrongBucket
 from restante.wire.frames.mesh_types import MAX_CONTACTS
 from restante.wire.inbox_keys import node_id_of
@@ -70,6 +70,8 @@ class Family(DeletingFamily, Protocol):
     def counters(self) -> MeshCounters: ...
 
     def heard(self, descriptor: NodeDescriptor, source: Source) -> None: ...
+
+    def offered(self, node: NodeDescriptor, summary: KeySummary) -> None: ...
 
     def subscribe(self, key: InboxKey, connection: "MeshFamilyConnection") -> bool: ...
 
@@ -330,6 +332,8 @@ class MeshFamilyConnection:
             text = "only nodes of the directory with role storage compare what they hold"
             self._refuse(request, Code.AUTHENTICATION_FAILED, text)
         elif not self._is_busy(request):
+            if frame.is_offer:
+                self._family.offered(sender, frame.summaries[0])
             self.serving.have(frame, request, sender)
 
     def _is_neighbour(self, key: InboxKey) -> bool:

@@ -17,12 +17,14 @@ from restante.policy.quota import MailboxQuota
 from restante.runtime.sqlite.mesh.records import SqliteMeshRecords
 from restante.runtime.sqlite.mesh.store import DamagedMeshBlob, SqliteMeshStore
 from restante.wire.frames.mesh import MESH_TYPES
+from restante.wire.frames.mesh_replication import KeySummary
 
 
 class MeshFamily:
     """Satisfies `node.frame_family.FrameFamily`.
 
-    `on_descriptor` gets what is published here, and by which source, `on_damaged` of blobs to fetch again.
+    `on_descriptor` gets what is published here, and by which source, `on_damaged` of blobs to fetch again. `on_put`
+    gets keys under which senders stored mail, `on_offer` what a node offers.
     """
 
     frame_types = frozenset(MESH_TYPES)
@@ -45,9 +47,11 @@ class MeshFamily:
         self.counters = MeshCounters()
         self.on_descriptor: Callable[[NodeDescriptor, Source], None] = lambda _descriptor, _source: None
         self.on_damaged: Callable[[list[DamagedMeshBlob]], None] = lambda _damaged: None
+        self.on_put: Callable[[set[InboxKey]], None] = lambda _keys: None
+        self.on_offer: Callable[[NodeDescriptor, KeySummary], None] = lambda _node, _summary: None
         self._max_subscriptions = limits.max_subscriptions_per_mailbox
         self._turns = Turns(limits)
-        writes.on_stored = self.stored
+        writes.on_stored = self._put
         self._subscribers: defaultdict[InboxKey, set[MeshFamilyConnection]] = defaultdict(set)
 
     def connect(self, peer: Peer) -> InTurns:
@@ -63,6 +67,13 @@ class MeshFamily:
         for key in self._subscribers.keys() & keys:
             for connection in self._subscribers[key]:
                 connection.serving.has_news(key)
+
+    def _put(self, keys: set[InboxKey], blobs: int) -> None:
+        self.stored(keys, blobs)
+        self.on_put(keys)
+
+    def offered(self, node: NodeDescriptor, summary: KeySummary) -> None:
+        self.on_offer(node, summary)
 
     def deleted(self, key: InboxKey, hashes: list[PayloadHash]) -> None:
         self.counters.blobs_deleted += len(hashes)

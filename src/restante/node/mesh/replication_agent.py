@@ -6,7 +6,7 @@ for another one meanwhile gets it afterwards.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -135,7 +135,7 @@ class ReplicationAgent:
 
     async def run_round(self) -> None:
         """Fetch what neighbours hold and this node lacks, of keys of which it is among the eight closest."""
-        await _Round(self, self._peers()).run()
+        await RunningRound(self, self._peers(), self.lists_of, self.finished).run(within_s=ROUND_WITHIN_S)
 
     def finished(self, finish: sync_round.Finish) -> None:
         view = self.service.view
@@ -184,7 +184,7 @@ class ReplicationAgent:
             some, through = await connection.have(low, high, own)
             listed += sum(map(len, some.values()))
             if compares:
-                some = await self._wanted_of(some)
+                some = await self.wanted_of(some)
                 taken += sum(map(len, some.values()))
             lists |= some
             if through == LAST_KEY:
@@ -192,7 +192,7 @@ class ReplicationAgent:
             low = (int.from_bytes(through, "big") + 1).to_bytes(32, "big")
         return Listed(lists, is_whole=False)
 
-    async def _wanted_of(self, listed: Lists) -> Lists:
+    async def wanted_of(self, listed: Lists) -> Lists:
         """Return what this node should hold and does not know, live or deleted."""
         view, store, wanted = self.service.view, self.service.store, Lists()
         for number, (key, hashes) in enumerate(listed.items()):
@@ -307,20 +307,27 @@ def _steady_ms() -> int:
     return round(asyncio.get_running_loop().time() * 1_000)
 
 
-class _Round:
-    """One round over `core.replication.sync_round`."""
+class RunningRound:
+    """One round over `core.replication.sync_round`. `lists_of` returns what a peer holds and this node should."""
 
-    def __init__(self, agent: ReplicationAgent, peers: list[NodeDescriptor]) -> None:
+    def __init__(
+        self,
+        agent: ReplicationAgent,
+        peers: list[NodeDescriptor],
+        lists_of: Callable[[NodeDescriptor], Awaitable[Listed | None]],
+        finished: Callable[[sync_round.Finish], None],
+    ) -> None:
         self._agent = agent
         self._peers = {each.node_id: each for each in peers}
-        self._counted = [each.node_id for each in peers]
+        self._lists_of = lists_of
+        self._finished = finished
         self._done = asyncio.Event()
-        self._state, self._first = sync_round.start(self._counted)
+        self._state, self._first = sync_round.start(list(self._peers))
 
-    async def run(self) -> None:
+    async def run(self, *, within_s: float) -> None:
         self._execute(self._first)
         try:
-            async with asyncio.timeout(ROUND_WITHIN_S):
+            async with asyncio.timeout(within_s):
                 await self._done.wait()
         except TimeoutError:
             self._step(sync_round.TimePassed())
@@ -337,7 +344,7 @@ class _Round:
                 case sync_round.SendWant(node, blob):
                     self._agent.start(self._want(self._peers[node], blob))
                 case sync_round.Finish():
-                    self._agent.finished(effect)
+                    self._finished(effect)
                     self._done.set()
 
     async def _have(self, peer: NodeDescriptor) -> None:
@@ -357,7 +364,7 @@ class _Round:
 
     async def _missing(self, peer: NodeDescriptor) -> sync_round.ListsReceived | None:
         """Return what the peer holds and this node should; None if the peer is silent."""
-        answer = await self._agent.lists_of(peer)
+        answer = await self._lists_of(peer)
         if answer is None:
             return None
         missing = missing_blobs(answer.lists, {})

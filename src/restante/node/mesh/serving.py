@@ -172,6 +172,12 @@ class ServingConnection:
         else:
             if len(own) == MOST_COMPARED:
                 through = own[-1].inbox_key
+        if (
+            question.is_offer
+            and not listed
+            and not (own == list(question.summaries) and self._concerns(own[0], neighbour))
+        ):
+            yield encode_mesh_frame(HaveList(inbox_key=InboxKey(question.low), is_last=True, hashes=()), request)
         yield encode_mesh_frame(HaveDone(through=through), request)
 
     def _concerns(self, summary: KeySummary, neighbour: NodeDescriptor) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from restante.model.ids import InboxKey, NodeId, PayloadHash
+from restante.policy.mesh.time_buckets import bucket_at, bucket_end_ms
 
 PING_INTERVAL_MS: Final = 60_000
 MISSES_UNTIL_REPAIR: Final = 2
@@ -24,6 +25,31 @@ class MissingCopy(NamedTuple):
     inbox_key: InboxKey
     payload_hash: PayloadHash
     copies: int
+
+
+class OfferPauses(NamedTuple):
+    """How long a node waits before it offers mail to a closer one (decision 0038)."""
+
+    collecting_ms: int
+    """After the first message, so that those that follow share the offer."""
+    shortest_ms: int
+    """After an offer to a node that lacked something."""
+    longest_ms: int
+    """Pauses double up to this while a node is silent, or lacks nothing."""
+
+
+def offer_pauses(ping_interval_ms: int) -> OfferPauses:
+    """Return 2 s, 5 s and a minute, in proportion to the interval of pings."""
+    return OfferPauses(
+        collecting_ms=-(-ping_interval_ms // 30),
+        shortest_ms=-(-ping_interval_ms // 12),
+        longest_ms=ping_interval_ms,
+    )
+
+
+def ms_until_round(now_ms: int) -> int:
+    """Return how long it takes until the round after the bucket's end brings what is stored now to the closest."""
+    return bucket_end_ms(bucket_at(now_ms)) + ROUND_AFTER_BUCKET_MS - now_ms
 
 
 def repair_order(missing: Iterable[MissingCopy]) -> list[MissingCopy]:

@@ -127,12 +127,15 @@ def _quantile(times_ms: list[int], share: float) -> int:
 
 
 class _PushingNetwork(NetworkMap):
-    """Nodes push what is put to them to those who subscribed."""
+    """Nodes push what is put to them, or copied, to those who subscribed."""
 
     world: World
 
     def stored(self, key: InboxKey, bucket: int, node: SimulatedNode, payload_hash: PayloadHash) -> None:
         super().stored(key, bucket, node, payload_hash)
+        self.copied(key, node, payload_hash)
+
+    def copied(self, key: InboxKey, node: SimulatedNode, payload_hash: PayloadHash) -> None:
         if payload_hash in node.held.get(key, ()):
             self.world.hops[node.node_id].push(key, payload_hash)
 

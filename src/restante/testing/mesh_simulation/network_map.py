@@ -50,3 +50,6 @@ class NetworkMap:
         self.keys[key] = bucket
         self.receipts.setdefault((node.number, key, payload_hash), self.engine.now_ms)
         self.engine.note("stored", node.number)
+
+    def copied(self, key: InboxKey, node: SimulatedNode, payload_hash: PayloadHash) -> None:
+        """A node took a blob from another one."""

@@ -1,5 +1,6 @@
 """A simulated node: its store, its clock and its answers. The decisions are those of core/replication."""
 
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from restante.core.replication.responsibility import Take, check_block, check_put
@@ -36,6 +37,8 @@ class SimulatedNode:
         "lie",
         "lives",
         "number",
+        "on_offer",
+        "on_put",
         "serving",
         "side",
     )
@@ -56,6 +59,9 @@ class SimulatedNode:
         """How often it has started."""
         self.held: dict[InboxKey, dict[PayloadHash, int]] = {}
         """Blobs by key, each with its bucket."""
+        self.on_put: Callable[[InboxKey], None] = lambda _key: None
+        """Mail of a sender lies under this key now. Its replicator sets this and the next one."""
+        self.on_offer: Callable[[NodeId, InboxKey], None] = lambda _node, _key: None
         self.deleted: dict[InboxKey, set[PayloadHash]] = {}
         operator = None if family is None else FamilyCertificate(b"f" * 28 + family.to_bytes(4, "big"), b"")
         self.descriptor = NodeDescriptor(
@@ -79,6 +85,7 @@ class SimulatedNode:
         take = check_put(index, self.descriptor, key=key, bucket=bucket, now_ms=time_ms).take
         if take is Take.ACCEPT:
             self._keep(key, payload_hash, bucket)
+            self.on_put(key)
         return PutAnswer(take, time_ms)
 
     def take_block(
@@ -122,6 +129,20 @@ class SimulatedNode:
                 if tombstones is None or not hashes.keys() <= other.knows(key):
                     lists[key] = tuple(hashes)
         return lists
+
+    def hear_offers(self, other: "SimulatedNode", keys: tuple[InboxKey, ...]) -> tuple[bool, ...]:
+        """Answer which of the keys lack nothing here, and fetch the others."""
+        lacking = other.lists_that_differ_of(self, keys)
+        for key in lacking:
+            self.on_offer(other.node_id, key)
+        return tuple(key not in lacking for key in keys)
+
+    def lists_that_differ_of(
+        self, other: "SimulatedNode", keys: Iterable[InboxKey]
+    ) -> dict[InboxKey, tuple[PayloadHash, ...]]:
+        """Answer questions for single keys: the live hashes of those in which the other node lacks some."""
+        lists = {key: tuple(self.held.get(key, ())) for key in keys}
+        return {key: hashes for key, hashes in lists.items() if not other.knows(key).issuperset(hashes)}
 
     def _keep(self, key: InboxKey, payload_hash: PayloadHash, bucket: int) -> None:
         # Idempotent by key and hash, also against a deleted blob (SPEC 7.9).

@@ -4,13 +4,17 @@ Each node looks at its neighbours once a minute and runs an anti-entropy round w
 changed. Pings that are answered change nothing, so they are not sent: whether a neighbour could be reached is enough.
 """
 
+from collections.abc import Callable
+
 from restante.core.replication import neighbours, serving, sync_round
 from restante.core.replication.neighbours import Neighbour, PingAnswered, PingMissed
+from restante.core.replication.offered_keys import OfferedKeys
+from restante.core.replication.offers import Answered, Ended, Offer, Offers
 from restante.core.replication.serving import SyncFinished
 from restante.core.replication.sync_round import Blob, missing_blobs
 from restante.model.ids import InboxKey, NodeId, PayloadHash
-from restante.policy.mesh.placement import COMPLETE_WITHIN, PlacementIndex, neighbours_of, rank_of
-from restante.policy.mesh.repair import PING_INTERVAL_MS, ROUND_AFTER_BUCKET_MS
+from restante.policy.mesh.placement import COMPLETE_WITHIN, COPIES, PlacementIndex, neighbours_of, place, rank_of
+from restante.policy.mesh.repair import PING_INTERVAL_MS, ROUND_AFTER_BUCKET_MS, ms_until_round, offer_pauses
 from restante.policy.mesh.time_buckets import bucket_at, bucket_end_ms
 from restante.testing.mesh_simulation.network_map import NetworkMap
 from restante.testing.mesh_simulation.node import SimulatedNode
@@ -28,6 +32,10 @@ class Replicator:
         self._is_running = False
         self._is_wanted = False
         self._lives = node.lives
+        self._offers = Offers(offer_pauses(PING_INTERVAL_MS))
+        self._offered = OfferedKeys()
+        self._is_fetching = False
+        node.on_put, node.on_offer = self._put, self._hear_offer
         if has_synced:
             self._meet_neighbours()
             self._is_wanted = False
@@ -37,7 +45,7 @@ class Replicator:
 
     def _look_around(self) -> None:
         """Do what a node does once a minute (SPEC 7.9)."""
-        if not self.node.is_alive or self.node.lives != self._lives:
+        if not self._is_living:
             return
         self._meet_neighbours()
         self._ping_neighbours()
@@ -83,13 +91,63 @@ class Replicator:
             self.network.result.repairs += isinstance(effect, neighbours.Repair)
             self._is_wanted = True
 
+    def _put(self, key: InboxKey) -> None:
+        """A sender's mail lies here: offer it to the five closest nodes, as node/mesh/offers_agent does."""
+        five = [each.node_id for each in place(self.network.view_of(self.node), key, COPIES)]
+        if self.node.node_id not in five:
+            now_ms = self.network.engine.now_ms
+            self._offers.stored(key, five, until_ms=now_ms + ms_until_round(self._now_ms()), now_ms=now_ms)
+            self._plan_offers()
+
+    def _plan_offers(self) -> None:
+        wait_ms = self._offers.wait_ms(self.network.engine.now_ms)
+        if wait_ms is not None:
+            self.network.engine.after(wait_ms, self._take_turns)
+
+    def _take_turns(self) -> None:
+        if self._is_living:
+            for offer in self._offers.take_turns(self.network.engine.now_ms):
+                self._offer(offer)
+
+    def _offer(self, offer: Offer) -> None:
+        engine, node = self.network.engine, self.network.nodes[offer.node]
+
+        def ended(lacks_nothing: tuple[bool, ...] | None) -> None:
+            for key, holds_all in zip(offer.keys, lacks_nothing or (), strict=False):
+                self._offers.step(offer.node, Answered(key, holds_all), now_ms=engine.now_ms)
+            self._offers.step(offer.node, Ended(lacks_nothing is not None), now_ms=engine.now_ms)
+            self._plan_offers()
+
+        engine.request(self.node, node, lambda: node.hear_offers(self.node, offer.keys), ended, lambda: ended(None))
+
+    def _hear_offer(self, node_id: NodeId, key: InboxKey) -> None:
+        if rank_of(self.network.view_of(self.node), key, self.node.descriptor, within=COMPLETE_WITHIN) is not None:
+            self._offered.add(node_id, key)
+            self._fetch_offered()
+
+    def _fetch_offered(self) -> None:
+        """One round for what was offered runs at a time; what is offered meanwhile is fetched afterwards."""
+        if self._is_living and len(self._offered) and not self._is_fetching:
+            self._is_fetching = True
+            taken = self._offered.take()
+            _Round(self, list(taken), self._fetched_offered, taken).begin()
+
+    def _fetched_offered(self, finish: sync_round.Finish) -> None:
+        self._is_fetching = False
+        self.network.result.copied += finish.fetched
+        self._fetch_offered()
+
+    @property
+    def _is_living(self) -> bool:
+        return self.node.is_alive and self.node.lives == self._lives
+
     def _run_if_wanted(self) -> None:
         """One round runs at a time; what wants another one meanwhile gets it afterwards."""
         if self._is_wanted and not self._is_running:
             self._is_wanted, self._is_running = False, True
             living = [node for node, each in self._watched.items() if each.phase is not neighbours.Phase.DEAD]
             self.network.result.rounds += 1
-            _Round(self, living).begin()
+            _Round(self, living, self.finished).begin()
 
     def finished(self, finish: sync_round.Finish) -> None:
         if self.node.lives != self._lives:
@@ -102,10 +160,17 @@ class Replicator:
 
 
 class _Round:
-    """One anti-entropy round, over core/replication/sync_round."""
+    """One anti-entropy round, over core/replication/sync_round, or one for the keys that each peer offered."""
 
-    def __init__(self, owner: Replicator, peers: list[NodeId]) -> None:
-        self._owner = owner
+    def __init__(
+        self,
+        owner: Replicator,
+        peers: list[NodeId],
+        finished: Callable[[sync_round.Finish], None],
+        offered: dict[NodeId, tuple[InboxKey, ...]] | None = None,
+    ) -> None:
+        self._finished = finished
+        self._offered = offered
         self._network = owner.network
         self._node = owner.node
         self._state, self._first = sync_round.start(peers)
@@ -125,7 +190,7 @@ class _Round:
                 case sync_round.SendWant(peer, blob):
                     self._want(peer, blob)
                 case sync_round.Finish():
-                    self._owner.finished(effect)
+                    self._finished(effect)
 
     def _have(self, peer_id: NodeId) -> None:
         peer = self._network.nodes[peer_id]
@@ -136,10 +201,15 @@ class _Round:
         self._network.engine.request(
             self._node,
             peer,
-            lambda: peer.lists_that_differ(self._node),
+            lambda: self._lists_of(peer),
             answered,
             lambda: self._step(sync_round.NodeLost(peer_id)),
         )
+
+    def _lists_of(self, peer: SimulatedNode) -> dict[InboxKey, tuple[PayloadHash, ...]]:
+        if self._offered is None:
+            return peer.lists_that_differ(self._node)
+        return peer.lists_that_differ_of(self._node, self._offered[peer.node_id])
 
     def _missing(self, lists: dict[InboxKey, tuple[PayloadHash, ...]]) -> tuple[Blob, ...]:
         """Return what the peer holds and this node should."""
@@ -161,6 +231,7 @@ class _Round:
             if is_true and self._node.take_block(
                 self._network.view_of(self._node), *blob, bucket=bucket, now_ms=self._network.engine.now_ms
             ):
+                self._network.copied(blob.inbox_key, self._node, blob.payload_hash)
                 self._step(sync_round.BlockStored(blob))
             else:
                 self._step(sync_round.BlockFailed(peer_id, blob, was_answered=is_true))

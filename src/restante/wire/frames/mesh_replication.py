@@ -44,6 +44,8 @@ class Have:
 
     Answered by HAVE_LIST frames for the keys of that range that differ, also those that the sender does not name, then
     HAVE_DONE. So a node that holds nothing learns what it lacks.
+
+    One that names the only key of its range offers it (decision 0038): what differs is listed even if nothing is held.
     """
 
     TYPE: ClassVar = MeshFrameType.HAVE
@@ -56,6 +58,11 @@ class Have:
         exactly(self.low, INBOX_KEY_BYTES, "first key")
         exactly(self.high, INBOX_KEY_BYTES, "last key")
         check_number(len(self.summaries), "number of keys", high=MAX_SUMMARIES)
+
+    @property
+    def is_offer(self) -> bool:
+        """Whether the sender holds mail of one key, for the other node to fetch."""
+        return self.low == self.high and [each.inbox_key for each in self.summaries] == [self.low]
 
     def body(self) -> bytes:
         return _RANGE.pack(self.low, self.high) + b"".join(
