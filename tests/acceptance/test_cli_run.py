@@ -110,6 +110,37 @@ def test_without_a_relay_send_says_when_the_message_leaves_and_inbox_fails(tmp_p
     assert json.loads(as_json.stderr)["error"]["code"] == "E001"
 
 
+def test_inbox_beside_a_run_that_reaches_nobody_says_where_and_since_when(tmp_path: Path, node: NodeProcess) -> None:
+    relay = replace(node.relay, port=free_port())
+    introduced(tmp_path, str(relay))
+    with kept_connected(tmp_path, "alice"):
+        refused = by(tmp_path, "alice", "inbox", "--idle-timeout-ms", "100", status=1)
+        as_json = by(tmp_path, "alice", "inbox", "--idle-timeout-ms", "100", "--json", status=1)
+        requests = by(tmp_path, "alice", "requests", status=1)
+    error, hint = refused.stderr.splitlines()
+    assert re.fullmatch(
+        "error E001: the running client can't read your inboxes: "
+        rf"127\.0\.0\.1:{relay.port} since 20\d\d-.* UTC \(the node does not answer\)",
+        error,
+    )
+    assert hint == "  hint: It keeps trying. Check the network, and 'restante places show'."
+    assert refused.stdout == requests.stdout == ""
+    assert json.loads(as_json.stderr)["error"]["code"] == "E001"
+    assert requests.stderr.startswith("error E001: the running client can't read your inboxes: ")
+
+
+def test_inbox_beside_a_run_shows_what_arrived_before_the_relay_was_lost(tmp_path: Path) -> None:
+    home = NodeHome.made(tmp_path / "node")
+    introduced(tmp_path, str(home.relay))
+    with kept_connected(tmp_path, "alice"):
+        with running_node(home):
+            sent = by(tmp_path, "bob", "send", "alice", "hello", "--wait")
+            assert sent.stdout.endswith(" was received\n")
+        refused = by(tmp_path, "alice", "inbox", "--idle-timeout-ms", "100", status=1)
+        assert refused.stdout.endswith("  bob  hello\n")
+        assert refused.stderr.startswith("error E001: the running client can't read your inboxes: ")
+
+
 def test_another_node_at_the_relays_place_is_an_error_and_a_security_event(tmp_path: Path, node: NodeProcess) -> None:
     introduced(tmp_path, str(replace(node.relay, node_key=NodeKey(bytes(31) + b"\x09"))))
     refused = by(tmp_path, "alice", "send", "bob", "hello", "--timeout-s", "1", status=1)
@@ -123,29 +154,38 @@ def test_another_node_at_the_relays_place_is_an_error_and_a_security_event(tmp_p
     assert {event["code"] for event in events} == {"wrong_node_key"}
 
 
-@pytest.mark.parametrize("command", [("run",), ("inbox", "--follow")])
+@pytest.mark.parametrize("command", ["run", "inbox --follow", "inbox --follow beside a run"])
 def test_what_stays_connected_says_why_nothing_can_be_received_and_when_it_can_be_again(
-    tmp_path: Path, command: tuple[str, ...]
+    tmp_path: Path, command: str
 ) -> None:
     home = NodeHome.made(tmp_path / "node")
     introduced(tmp_path, str(home.relay))
-    process = subprocess.Popen(
-        [COMMAND, *command],
-        env=clean_environ(RESTANTE_HOME=str(tmp_path / "alice")),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    try:
-        lines = (line for line in process.stderr if line.startswith("warning: "))
-        assert next(lines) == ("warning: no messages can be received: the node does not answer (E001); trying again\n")
-        with running_node(home):
-            assert next(lines) == "warning: messages are received again\n"
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=LIMIT_S)
+    args, beside, _ = command.partition(" beside")
+    with contextlib.ExitStack() as stack:
+        if beside:
+            stack.enter_context(kept_connected(tmp_path, "alice"))
+        process = subprocess.Popen(
+            [COMMAND, *args.split()],
+            env=clean_environ(RESTANTE_HOME=str(tmp_path / "alice")),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        try:
+            lines = (line for line in process.stderr if line.startswith("warning: "))
+            first = next(lines)
+            if beside:
+                assert first.startswith("warning: the running client can't read your inboxes: ")
+                assert first.endswith(" UTC (the node does not answer); it keeps trying\n")
+            else:
+                assert first == "warning: no messages can be received: the node does not answer (E001); trying again\n"
+            with running_node(home):
+                assert next(lines) == "warning: messages are received again\n"
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=LIMIT_S)
 
 
 @clause("3.6")

@@ -82,7 +82,7 @@ def test_mail_of_an_inbox_that_takes_longer_is_shown_although_the_other_cannot_b
         answer_nothing_for_the_contacts_inbox(world, bob)
         for node in world.mesh.nodes:
             node.body_delay_s = 5.0
-        return await show_new(bob, again=False, follow=False, idle_timeout_s=1.0, as_json=False, is_run_elsewhere=False)
+        return await show_new(bob, again=False, follow=False, idle_timeout_s=1.0, as_json=False, running=None)
 
     result = run_in_virtual_time(scenario(), world.clock)
     assert "hello" in capsys.readouterr().out

@@ -32,6 +32,7 @@ from restante.client.mesh.host import MeshAccess, MeshHost
 from restante.client.outbox_types import Status
 from restante.client.places.online import Online
 from restante.client.places.own_places import OwnPlaces
+from restante.client.places.reading_status import ReadingStatus
 from restante.client.relay.connector import Connector, connect_by_tls
 from restante.client.relay.receiver import RECEIVE_DELAY_S
 from restante.core.inbox_events import InboxEventType
@@ -330,6 +331,10 @@ class Client:
     def connection_failure(self) -> AttemptFailed | None:
         """Why one of our inboxes can be read at none of our places; None while each is read or tried."""
         return self._online.failure
+
+    def reading_status(self) -> ReadingStatus:
+        """Return whether our inboxes are read now; if not, where and since when."""
+        return self._online.reading_status()
 
     async def has_unread(self) -> bool:
         """Return whether a message arrived that was not acked yet."""

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,11 +90,17 @@ def serve(arguments: dict[str, Any], passphrase: str | None) -> None:
 
         async def run() -> None:
             client = Client.open(home.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)
-            async with answering(lambda: circuit_data(client, client.running_mesh)) as note:
+            async with answering(partial(_answer, client)) as note:
                 lock.write_note({"pid": os.getpid(), **note})
                 await keep_connected(client)
 
         asyncio.run(run())
+
+
+def _answer(client: Client) -> dict[str, Any]:
+    """Return what commands ask of a running client."""
+    circuits = circuit_data(client, client.running_mesh)
+    return {"circuits": circuits, "reading": client.reading_status().to_data()}
 
 
 def circuit_data(client: Client, mesh: MeshHost | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from restante.cli.client.home import hinting, hinting_new_prekeys
+from restante.cli.client.running_client import RunningClient
 from restante.cli.mesh.people import add_by_address, is_address
 from restante.cli.terminal import warn
 from restante.client.application.sent_message import NotDelivered, NotYetDelivered
@@ -21,6 +22,7 @@ from restante.client.client import Client
 from restante.client.contacts import Contact
 from restante.client.outbox_types import Status
 from restante.client.places.read_results import StillReading
+from restante.client.places.reading_status import ReadingStatus
 from restante.client.service import report_connection
 from restante.model.error_codes import Code
 from restante.model.ids import Address, MessageId
@@ -136,22 +138,27 @@ class InboxResult:
     held_back: int = 0
     requests: int = 0
     failure: AttemptFailed | None = None
+    running: ReadingStatus | None = None
+    """What the process said that keeps the client connected, if one does."""
 
 
 async def show_new(
-    client: Client, *, again: bool, follow: bool, idle_timeout_s: float, as_json: bool, is_run_elsewhere: bool
+    client: Client, *, again: bool, follow: bool, idle_timeout_s: float, as_json: bool, running: RunningClient | None
 ) -> InboxResult:
     """Fetch messages and print each one that was not shown before, then those that are held back.
 
-    With `again`, print the messages that were shown before first.
+    With `again`, print the messages that were shown before first. `running` fetches instead, if it is given.
     """
     shown = 0
     try:
         if again:
             shown = await _print_shown(client, None, limit=MOST_MESSAGES, as_json=as_json)
-        async with _running(client, is_run_elsewhere=is_run_elsewhere) as working:
+        async with _running(client, is_run_elsewhere=running is not None) as working:
             if follow:
-                reporting = asyncio.create_task(report_connection(client, partial(warn, as_json=as_json)))
+                say = partial(warn, as_json=as_json)
+                reporting = asyncio.create_task(
+                    report_connection(client, say) if running is None else running.report(say)
+                )
                 try:
                     async for message in client.inbox():
                         _print_message(client, message.entry, as_json=as_json)
@@ -160,8 +167,7 @@ async def show_new(
                     reporting.cancel()
                 return InboxResult(shown=shown, was_connected=True)
 
-            if not is_run_elsewhere:
-                await _until(partial(_is_settled, client), working, within_s=REACH_S)
+            status = await _settled(client, running, working)
             while True:
                 before = shown
                 await _until(client.has_unread, working, within_s=idle_timeout_s)
@@ -175,10 +181,11 @@ async def show_new(
             _print_held_back(client, held, as_json=as_json)
             return InboxResult(
                 shown=shown,
-                was_connected=client.was_connected or is_run_elsewhere,
+                was_connected=client.was_connected if status is None else status.is_read,
                 held_back=len(held),
                 requests=len(await client.parts.requests.all()),
                 failure=client.connection_failure,
+                running=status,
             )
     finally:
         await client.close()
@@ -188,15 +195,30 @@ async def show_new(
 async def fetching(
     client: Client,
     *,
-    is_run_elsewhere: bool,
+    running: RunningClient | None,
     until: Callable[[], Awaitable[bool]] | None = None,
     within_s: float = REACH_S,
-) -> AsyncIterator[None]:
-    """Run the client, and enter the block when a place was read or cannot be reached, or when `until` holds."""
-    async with _running(client, is_run_elsewhere=is_run_elsewhere) as working:
-        if until is not None or not is_run_elsewhere:
-            await _until(until or partial(_is_settled, client), working, within_s=within_s)
-        yield
+) -> AsyncIterator[ReadingStatus | None]:
+    """Run the client, and enter the block when a place was read or cannot be reached, or when `until` holds.
+
+    If another process runs it, yield what that one says, unless `until` is given.
+    """
+    async with _running(client, is_run_elsewhere=running is not None) as working:
+        if until is not None:
+            await _until(until, working, within_s=within_s)
+            yield None
+        else:
+            yield await _settled(client, running, working)
+
+
+async def _settled(
+    client: Client, running: RunningClient | None, working: asyncio.Future[None]
+) -> ReadingStatus | None:
+    """Wait until each inbox was read or tried; return what the process says that runs the client, if one does."""
+    if running is not None:
+        return await running.settled(within_s=REACH_S)
+    await _until(partial(_is_settled, client), working, within_s=REACH_S)
+    return None
 
 
 async def _is_settled(client: Client) -> bool:

@@ -171,11 +171,12 @@ def inbox(
 
     Also says which messages wait for an earlier one. With --json each message is one line.
 
-    Exit status 1 if not all inboxes could be read.
+    Exit status 1 if not all inboxes could be read, by this command or by the 'restante run' that it uses.
     """
     import asyncio
 
     from restante.cli.client.message_exchange import show_new
+    from restante.cli.client.running_client import inboxes_not_read, running_client
     from restante.client.places.read_results import SomeInboxesUnread
 
     client = opened_client(ctx, home, passphrase_file, only_receives=True)
@@ -188,9 +189,11 @@ def inbox(
             follow=follow,
             idle_timeout_s=idle_timeout_s,
             as_json=as_json,
-            is_run_elsewhere=is_run_elsewhere(home),
+            running=running_client(home),
         )
     )
+    if result.running is not None and not result.running.is_read:
+        raise inboxes_not_read(result.running)
     if result.failure is not None and result.failure.code is Code.AUTHENTICATION_FAILED:
         raise wrong_relay_key()
     if not result.was_connected:

@@ -35,7 +35,7 @@ def circuits(
 
     note = note_of_holder(find_client_home(home).run_lock)
     is_running = note is not None
-    data = ask(note) if note is not None else run_now(_try_one(opened_client(ctx, home, passphrase_file)))
+    data = ask(note)["circuits"] if note is not None else run_now(_try_one(opened_client(ctx, home, passphrase_file)))
     if as_json:
         print_json({**data, "is_running": is_running})
         return

@@ -7,7 +7,6 @@ import typer
 from restante.cli.client.home import (
     HomeOption,
     PassphraseOption,
-    is_run_elsewhere,
     opened_client,
     places_not_reached,
 )
@@ -20,7 +19,9 @@ from restante.views import formatting
 from restante.views.text_tables import table
 
 if TYPE_CHECKING:
+    from restante.cli.client.running_client import RunningClient
     from restante.client.client import Client
+    from restante.client.places.reading_status import ReadingStatus
     from restante.model.ids import Address
     from restante.runtime.sqlite.requests import RequestSummary
 
@@ -48,17 +49,20 @@ def requests(
     """
     if ctx.invoked_subcommand is not None:
         return
+    from restante.cli.client.running_client import inboxes_not_read, running_client
     from restante.wire.address import show_address
 
-    client, is_running = opened_client(ctx, home, passphrase_file), is_run_elsewhere(home)
-    found = run_now(_list(client, is_running=is_running))
-    is_reached = is_running or client.was_connected
+    client, running = opened_client(ctx, home, passphrase_file), running_client(home)
+    found, status = run_now(_list(client, running))
+    is_reached = client.was_connected if status is None else status.is_read
     if as_json:
         print_json([{**one._asdict(), "sender": show_address(one.sender)} for one in found])
     elif found:
         _print(found)
     elif is_reached:
         console().print("There are no requests.")
+    if status is not None and not status.is_read:
+        raise inboxes_not_read(status)
     if not is_reached:
         raise places_not_reached(client.connection_failure)
 
@@ -87,11 +91,12 @@ def accept(
 ) -> None:
     """Add the sender as a contact, with keys from the mesh, and show what it wrote."""
     from restante.cli.client.message_exchange import show_new
+    from restante.cli.client.running_client import running_client
     from restante.wire.address import parse_address
 
     sender = parse_address(address)
-    is_running = is_run_elsewhere(home)
-    run_now(_accept(opened_client(ctx, home, passphrase_file), name, sender, is_running=is_running))
+    running = running_client(home)
+    run_now(_accept(opened_client(ctx, home, passphrase_file), name, sender, running))
     result = run_now(
         show_new(
             opened_client(ctx, home, passphrase_file),
@@ -99,7 +104,7 @@ def accept(
             follow=False,
             idle_timeout_s=2.0,
             as_json=as_json,
-            is_run_elsewhere=is_running,
+            running=running,
         )
     )
     if not result.shown and not as_json:
@@ -122,22 +127,24 @@ def block(
     console().print("Blocked. What this address writes is no longer kept.")
 
 
-async def _list(client: "Client", *, is_running: bool) -> "list[RequestSummary]":
+async def _list(
+    client: "Client", running: "RunningClient | None"
+) -> "tuple[list[RequestSummary], ReadingStatus | None]":
     from restante.cli.client.message_exchange import fetching
 
     try:
-        async with fetching(client, is_run_elsewhere=is_running):
-            return await client.parts.requests.all()
+        async with fetching(client, running=running) as status:
+            return await client.parts.requests.all(), status
     finally:
         await client.close()
 
 
-async def _accept(client: "Client", name: str, sender: "Address", *, is_running: bool) -> None:
+async def _accept(client: "Client", name: str, sender: "Address", running: "RunningClient | None") -> None:
     from restante.cli.client.message_exchange import fetching
     from restante.cli.mesh.people import add_by_address
 
     try:
-        async with fetching(client, is_run_elsewhere=is_running, until=lambda: _wrote(client, sender), within_s=WAIT_S):
+        async with fetching(client, running=running, until=lambda: _wrote(client, sender), within_s=WAIT_S):
             if not await _wrote(client, sender):
                 problem = RestanteError("there is no request of this address", code=Code.NOT_FOUND)
                 problem.add_note(f"{HINT}List the requests with 'restante requests'.")

@@ -23,6 +23,7 @@ from restante.core.mailbox_poll.buckets import Bucket, MailStored
 from restante.model.ids import NodeId, PayloadHash
 from restante.model.places import MeshPlace
 from restante.policy.mesh.polling import wait_ms
+from restante.policy.mesh.time_buckets import current_buckets
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import StoredBlob
 from restante.runtime.run_together import run_until_one_ends
@@ -80,6 +81,8 @@ class MeshReceiver:
             for number in buckets & poll.buckets.keys():
                 state, now_ms = poll.buckets[number], self._directory.now_ms()
                 poll.buckets[number] = bucket_states.step(state, MailStored(), now_ms=now_ms, poll_interval_ms=0)
+            if not any(map(nodes.subscriptions, current_buckets(self._directory.now_ms()))):
+                self._results.lost(MeshPlace(), read.name)
             woken.set()
 
         nodes = InboxNodes(

@@ -14,6 +14,7 @@ from restante.client.mesh.host import MeshHost
 from restante.client.places.mail_carrier import MailCarrier
 from restante.client.places.own_places import OwnPlaces
 from restante.client.places.reading import Reading, to_read
+from restante.client.places.reading_status import ReadingStatus
 from restante.client.places.receivers import Receivers, TakeFrom
 from restante.client.relay.connector import Connector
 from restante.crypto.identity import Identity
@@ -83,6 +84,9 @@ class Online:
     def failure(self) -> AttemptFailed | None:
         return None if self._receivers is None else self._receivers.results.failure
 
+    def reading_status(self) -> ReadingStatus:
+        return ReadingStatus() if self._receivers is None else self._receivers.results.status()
+
     def look_for_changes(self) -> None:
         """Connect again if there is something else to read by now."""
         if self._read is not None and self._reading() != self._read:
@@ -98,6 +102,7 @@ class Online:
                 self._read,
                 take=self._take,
                 schedule=self._settings.retry,
+                clock=self._clock,
                 entropy=self._entropy,
                 delay_s=self._delay_s,
                 on_wrong_key=self._on_wrong_key,

@@ -11,6 +11,7 @@ from restante.client.relay.receiver import MailReceiver
 from restante.core.inboxes.relay_inbox import OwnInbox
 from restante.model.ids import PayloadHash
 from restante.policy.retry import RetrySchedule
+from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import StoredBlob
 from restante.runtime.run_together import run_until_one_ends
@@ -26,12 +27,13 @@ class Receivers:
         *,
         take: TakeFrom,
         schedule: RetrySchedule,
+        clock: Clock,
         entropy: Entropy,
         delay_s: float,
         on_wrong_key: Callable[[], None],
     ) -> None:
         self._reading = reading
-        self.results = ReadResults(reading)
+        self.results = ReadResults(reading, now_ms=clock.now_ms)
         self._take = take
         self._delay_s = delay_s
         self._relays = MailReceiver(

@@ -75,6 +75,7 @@ class MailReceiver:
                 failures, failure = 1, Failure.NETWORK_TIMEOUT
                 self._results.reached(place, read.name)
                 await self._receive(connection, read.inbox)
+                self._results.lost(place, read.name)
             delay_ms = delay_after_failure_ms(
                 failure, attempts=failures, dice=self._entropy.dice(), schedule=self._schedule
             )
