@@ -63,7 +63,10 @@ def lookup(
     passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask ever closer nodes for the nodes closest to a key, and list them."""
+    """Ask ever closer nodes for the nodes closest to a key, and list them.
+
+    Exit status 1 if no node answers.
+    """
     from restante.model.errors import Malformed
 
     try:
@@ -145,11 +148,11 @@ async def _peers(client: "Client") -> list[dict[str, Any]]:
 
 async def _lookup(client: "Client", target: bytes) -> list[dict[str, Any]]:
     from restante.client.mesh.connections import dial_places
+    from restante.client.mesh.inspection import closest
 
     try:
         async with client.mesh_host() as host:
-            await host.directory.ensure_fresh()
-            found = await host.directory.look_up(target)
+            found = await closest(host.directory, target)
             return [{"node": each.node_id.hex(), "place": str(dial_places(each)[0])} for each in found]
     finally:
         await client.close()

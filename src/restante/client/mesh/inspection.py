@@ -4,7 +4,7 @@ import asyncio
 from typing import NamedTuple
 
 from restante.client.mesh.connections import dial_places
-from restante.client.mesh.directory import MeshDirectory
+from restante.client.mesh.directory import MeshDirectory, MeshUnknown
 from restante.client.places.reading import PUBLIC_INBOX
 from restante.core.inboxes.mesh_inbox import bucket_keys
 from restante.core.mesh_proofs.connection_proofs import OwnProofs
@@ -27,6 +27,15 @@ class Holder(NamedTuple):
     should_store: bool
     answers: bool
     messages: int | None
+
+
+async def closest(directory: MeshDirectory, key: bytes) -> list[NodeDescriptor]:
+    """Ask ever closer nodes for those closest to a key. Raises `MeshUnknown` if none answers."""
+    await directory.ensure_fresh()
+    found = await directory.look_up(key)
+    if not found:
+        raise MeshUnknown("none of the known mesh nodes answers")
+    return found
 
 
 async def holders(directory: MeshDirectory, reader: Identity, address: Address) -> list[Holder]:
