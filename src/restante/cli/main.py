@@ -7,7 +7,7 @@ commands import them inside their functions.
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, NoReturn, cast
+from typing import Annotated, Final, NoReturn
 
 import typer
 
@@ -25,7 +25,7 @@ from restante.cli.client.security import app as sessions_app
 from restante.cli.client.security import security
 from restante.cli.config import config
 from restante.cli.demo.command import demo
-from restante.cli.error_advice import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED, advice_for, exit_status
+from restante.cli.error_advice import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED, exit_status
 from restante.cli.fleet.commands import app as fleet_app
 from restante.cli.fleet.journal import app as journal_app
 from restante.cli.mesh.circuits import app as circuits_app
@@ -41,10 +41,9 @@ from restante.cli.terminal import (
     discard_output,
     prepare_streams,
     print_error,
-    print_json_error,
     wants_json,
 )
-from restante.model.error_codes import Code
+from restante.cli.usage_errors import USAGE_ERROR, usage_error
 from restante.model.errors import RestanteError, StoreUnusable
 
 EXAMPLES = """\
@@ -126,8 +125,8 @@ app.add_typer(journal_app, name="journal")
 app.add_typer(fleet_app, name="fleet")
 
 
-USAGE_ERROR: Final = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
-"""The base class of typer's own errors: unknown options, missing arguments, values of the wrong type."""
+SHOWN_HELP: Final = "NoArgsIsHelpError"
+"""What typer raises when it has shown the help because there were no arguments."""
 
 
 def main() -> None:
@@ -141,28 +140,30 @@ def run(application: typer.Typer, args: Sequence[str] | None = None) -> NoReturn
     arguments = sys.argv[1:] if args is None else list(args)
     as_json = wants_json(arguments)
     try:
-        status = _invoke(application, arguments, as_json=as_json)
+        status = _invoke(application, arguments)
         sys.stdout.flush()
     except RestanteError as problem:
         print_error(problem, as_json=as_json)
         status = exit_status(problem.code)
     except KeyboardInterrupt:
         status = EXIT_INTERRUPTED
+    except typer.Abort:
+        status = EXIT_FAILURE
     except OutputLost as problem:
         status = _report_lost_output(problem, as_json=as_json)
     sys.exit(status)
 
 
-def _invoke(application: typer.Typer, arguments: list[str], *, as_json: bool) -> int:
-    """Run the command and return its status. With --json, usage errors are JSON too."""
+def _invoke(application: typer.Typer, arguments: list[str]) -> int:
+    """Run the command and return its status."""
     try:
-        ended = application(arguments, prog_name="restante", standalone_mode=not as_json)
+        ended = application(arguments, prog_name="restante", standalone_mode=False)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else EXIT_FAILURE
     except USAGE_ERROR as problem:
-        code = Code.CONFIGURATION_INVALID
-        print_json_error(code=code.value, text=problem.format_message(), notes=[], hint=advice_for(code))
-        return EXIT_BAD_INPUT
+        if type(problem).__name__ == SHOWN_HELP:
+            return EXIT_BAD_INPUT
+        raise usage_error(problem) from problem
     return ended if isinstance(ended, int) else 0
 
 
