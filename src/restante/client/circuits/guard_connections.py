@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ipaddress
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from restante.client.circuits.circuit import CircuitFailed, short_key
@@ -22,6 +23,8 @@ from restante.runtime.transport.cell_link import Side
 from restante.runtime.transport.circuit_connection import CircuitConnection
 
 CLOSE_S: Final = 1.0
+HEAD_START_S: Final = 1.0
+"""How long the guard in use is dialled alone."""
 
 
 class GuardStore(Protocol):
@@ -53,7 +56,7 @@ class GuardConnections:
         self._is_private = is_private
         self._cells: CellBudget[Side] = CellBudget(limits.max_queued_bytes)
         self._open: dict[NodeId, CircuitConnection] = {}
-        self._dialling: dict[NodeId, asyncio.Lock] = {}
+        self._dialling: dict[NodeId, asyncio.Task[CircuitConnection]] = {}
         self._records = GuardRecords()
         self._checking: set[NodeId] = set()
 
@@ -66,29 +69,67 @@ class GuardConnections:
         self._state = refreshed
         return usable_guards(refreshed, hops, failed_at_ms=self._records.failed_at_ms, now_ms=now_ms)
 
-    async def connect(self, guard: NodeDescriptor, *, within_s: float) -> CircuitConnection:
-        """Return the connection to this guard. Raises E001 if it can't be dialled in time: another guard may be."""
-        async with self._dialling.setdefault(guard.node_id, asyncio.Lock()):
-            held = self._open.get(guard.node_id)
-            if held is not None and held.is_ready:
-                return held
-            for endpoint in guard.endpoints:
-                host = str(ipaddress.ip_address(endpoint.ip))
-                with contextlib.suppress(AttemptFailed, TimeoutError):
-                    async with asyncio.timeout(within_s):
-                        made = await CircuitConnection.connect(
-                            host, endpoint.port, node=guard.node_key, limits=self._relay_limits
-                        )
-                    self._open[guard.node_id] = made.use(self._cells, self._entropy)
-                    self._records.connected(guard.node_id)
-                    return made
-        self.failed(guard.node_id)
+    async def connect(
+        self, guard: NodeDescriptor, *, within_s: float, others: Sequence[NodeDescriptor] = ()
+    ) -> CircuitConnection:
+        """Return the connection to this guard. Raises E001 if it can't be dialled in time: another guard may be.
+
+        If it is slow to answer, the others are dialled meanwhile: should it be dead, it is known which of them are.
+        """
+        held = self._held(guard)
+        if held is not None:
+            return held
+        dialling = self._dial(guard, within_s)
+        await asyncio.wait([dialling], timeout=HEAD_START_S)
+        if not dialling.done():
+            for other in others:
+                if self._held(other) is None:
+                    self._dial(other, within_s)
+        return await asyncio.shield(dialling)
+
+    def have_all_failed(self, hops: Sequence[NodeDescriptor], *, since_ms: int) -> bool:
+        """Return whether each guard was dialled in vain since then."""
+        return all(self._records.failed_at_ms.get(each.node_id, -1) > since_ms for each in self.in_order(hops))
+
+    def _held(self, guard: NodeDescriptor) -> CircuitConnection | None:
+        held = self._open.get(guard.node_id)
+        return held if held is not None and held.is_ready else None
+
+    def _dial(self, guard: NodeDescriptor, within_s: float) -> "asyncio.Task[CircuitConnection]":
+        """Return the dial of this guard that is under way, or begin one."""
+        dialling = self._dialling.get(guard.node_id)
+        if dialling is None:
+            dialling = self._dialling[guard.node_id] = asyncio.create_task(self._reach(guard, within_s))
+            dialling.add_done_callback(partial(self._dialled, guard.node_id))
+        return dialling
+
+    def _dialled(self, guard: NodeId, dialling: "asyncio.Task[CircuitConnection]") -> None:
+        del self._dialling[guard]
+        if not dialling.cancelled():
+            dialling.exception()  # nobody may wait for it any more
+
+    async def _reach(self, guard: NodeDescriptor, within_s: float) -> CircuitConnection:
+        for endpoint in guard.endpoints:
+            host = str(ipaddress.ip_address(endpoint.ip))
+            with contextlib.suppress(AttemptFailed, TimeoutError):
+                async with asyncio.timeout(within_s):
+                    made = await CircuitConnection.connect(
+                        host, endpoint.port, node=guard.node_key, limits=self._relay_limits
+                    )
+                self._open[guard.node_id] = made.use(self._cells, self._entropy)
+                self._records.connected(guard.node_id)
+                return made
+        self._records.failed(guard.node_id, now_ms=self._clock.now_ms())
         text = f"the guard {short_key(guard.node_id)} can't be reached"
         raise CircuitFailed(text, hop=1, failure=Failure.CONNECTION_REFUSED)
 
     def failed(self, guard: NodeId) -> None:
         """Use the other guards first for a while."""
         self._records.failed(guard, now_ms=self._clock.now_ms())
+
+    def unreached(self) -> frozenset[NodeId]:
+        """Return the guards that failed themselves lately: as other hops they would fail, too."""
+        return self._records.unreached(now_ms=self._clock.now_ms())
 
     def built(self, guard: NodeId) -> None:
         self._records.built(guard)
@@ -115,6 +156,10 @@ class GuardConnections:
 
     async def close(self) -> None:
         """Send what is queued, the DESTROYs of circuits among it, then end the connections."""
+        dialling = tuple(self._dialling.values())
+        for task in dialling:
+            task.cancel()
+        await asyncio.gather(*dialling, return_exceptions=True)
         for connection in self._open.values():
             await connection.close()
         with contextlib.suppress(TimeoutError):

@@ -3,17 +3,19 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from restante.client.circuits.circuit import HOP_NAMES, CircuitFailed, ClientCircuit, NoHopsLeft, short_key
 from restante.client.circuits.guard_connections import GuardConnections, GuardStore, uniform_choice
 from restante.client.circuits.status import CircuitStatus, PoolStatus
+from restante.client.circuits.turns import WAIT_S, Turns, in_time
 from restante.core.circuit.pool import STORES, Build, PooledCircuit, Reuse, choose_circuit, due, rotate_at
 from restante.model.errors import RestanteError
 from restante.model.ids import NodeId
 from restante.model.node_descriptor import NodeDescriptor
+from restante.policy.circuits.build_backoff import BuildBackoff, Purpose
 from restante.policy.circuits.build_times import BuildTimes
 from restante.policy.circuits.client_rates import ClientRates
 from restante.policy.circuits.create_limits import own_meter
@@ -22,13 +24,11 @@ from restante.policy.circuits.passed_over import PassedOver
 from restante.policy.circuits.path import NoPath, Path, choose_path, relatives, usable_hops
 from restante.policy.circuits.silence import Silence, judge_silence, silent_after_s
 from restante.policy.connection_limits import RelayLimits
-from restante.policy.failures import Failure
 from restante.ports.clock import Clock
 from restante.ports.entropy import Entropy
 from restante.ports.relay_connection import AttemptFailed
 
 TRIES: Final = 3
-WAIT_S: Final = 10.0
 TICK_S: Final = 1.0
 _NONE: Final[frozenset[NodeId]] = frozenset()
 
@@ -42,14 +42,6 @@ class _Member:
     used_at_ms: int
     rotate_at_ms: int
     build_s: float
-
-
-@dataclass(slots=True, eq=False)
-class _Turn:
-    """Equal requests that wait for a circuit."""
-
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    requests: int = 0
 
 
 class CircuitPool:
@@ -91,7 +83,9 @@ class CircuitPool:
         self._members: dict[ClientCircuit, _Member] = {}
         self._building = 0
         self._builds_for: set[str] = set()
-        self._turns: dict[tuple[str, frozenset[NodeId]], _Turn] = {}
+        self._turns = Turns()
+        self._backoff = BuildBackoff()
+        self._last_failure = CircuitFailed("no circuit could be built")
         self._last = 0
         self._active_until_ms = 0
         self._changed = asyncio.Event()
@@ -128,7 +122,7 @@ class CircuitPool:
         """
         self._active_until_ms = self._clock.now_ms() + self._limits.idle_ms
         deadline_s = self._loop.time() + WAIT_S
-        async with self._turn((use, avoid), deadline_s):
+        async with self._turns.turn((use, avoid), deadline_s):
             while True:
                 choice = choose_circuit(
                     self._pooled(),
@@ -143,39 +137,24 @@ class CircuitPool:
                     case Reuse(number):
                         return self._used(self._member(number), use)
                     case Build(evicted, avoid_exits) if use not in self._builds_for:
+                        self._begin_round(_purpose(use))
                         if evicted is not None:
                             self._member(evicted).circuit.close()
                         made = await self._build_for(use, avoid, avoid_exits, prefer_not | self._hops_of(use))
                         return self._used(made, use)
                     case _:  # all are in use, or one is built for this use and may do
-                        await self._in_time(self._change(), deadline_s)
+                        await in_time(self._change(), deadline_s)
 
     def relatives(self, nodes: frozenset[NodeId]) -> frozenset[NodeId]:
         """Return the nodes of the same families, unless one operator has them all."""
         return _NONE if self._is_private else relatives(self._nodes(), nodes)
-
-    @contextlib.asynccontextmanager
-    async def _turn(self, key: tuple[str, frozenset[NodeId]], deadline_s: float) -> AsyncIterator[None]:
-        """Let the first of equal requests choose; the others wait behind it."""
-        turn = self._turns.setdefault(key, _Turn())
-        turn.requests += 1
-        try:
-            await self._in_time(turn.lock.acquire(), deadline_s)
-            try:
-                yield
-            finally:
-                turn.lock.release()
-        finally:
-            turn.requests -= 1
-            if not turn.requests:
-                del self._turns[key]
 
     async def _build_for(
         self, use: str, avoid: frozenset[NodeId], avoid_exits: frozenset[NodeId], prefer_not: frozenset[NodeId]
     ) -> _Member:
         self._builds_for.add(use)
         try:
-            return await self._build(avoid, avoid_exits, prefer_not)
+            return await self._build(_purpose(use), avoid, avoid_exits, prefer_not)
         finally:
             self._builds_for.discard(use)
             self._changed.set()
@@ -217,23 +196,37 @@ class CircuitPool:
         )
 
     async def _build(
-        self, avoid: frozenset[NodeId], avoid_exits: frozenset[NodeId], prefer_not: frozenset[NodeId]
+        self,
+        purpose: Purpose,
+        avoid: frozenset[NodeId],
+        avoid_exits: frozenset[NodeId],
+        prefer_not: frozenset[NodeId],
     ) -> _Member:
         """Build a circuit, over other hops if the first ones fail."""
         self._building += 1
-        failed: AttemptFailed = CircuitFailed("no circuit could be built")
+        began_s, began_ms = self._loop.time(), self._clock.now_ms()
         try:
             for _ in range(TRIES):
                 path = self._path(avoid, avoid_exits, prefer_not)
                 try:
                     return await self._build_path(path)
                 except CircuitFailed as problem:
-                    failed = problem
+                    self._last_failure = problem
                     self._note_failure(path, problem)
+                    if problem.hop == 1 and self._guards.have_all_failed(usable_hops(self._nodes()), since_ms=began_ms):
+                        break
         finally:
             self._building -= 1
             self._changed.set()
-        raise failed
+        now_s = self._loop.time()
+        self._backoff.failed(purpose, took_s=now_s - began_s, now_s=now_s)
+        raise self._last_failure
+
+    def _begin_round(self, purpose: Purpose) -> None:
+        """Raise the last failure again if it is too early for another round."""
+        if not self._backoff.may_begin(purpose, self._loop.time()):
+            last = self._last_failure
+            raise CircuitFailed(str(last), hop=last.hop, failure=last.failure)
 
     def _path(self, avoid: frozenset[NodeId], avoid_exits: frozenset[NodeId], prefer_not: frozenset[NodeId]) -> Path:
         hops = usable_hops(self._nodes())
@@ -248,7 +241,9 @@ class CircuitPool:
                     choose=self._choose,
                     avoid=avoid | (passed_over - {each.node_id for each in guards}),
                     avoid_exits=avoid_exits,
-                    prefer_not=prefer_not | passed_over,  # a guard that failed behind another guard is still a guard
+                    prefer_not=prefer_not
+                    | passed_over
+                    | self._guards.unreached(),  # a guard that failed behind another guard is still a guard
                     is_private=self._is_private,
                 )
             except RestanteError as problem:
@@ -258,7 +253,10 @@ class CircuitPool:
     async def _build_path(self, path: Path) -> _Member:
         while not self._requests.take(1, self._loop.time()):  # noqa: ASYNC110 - the bucket fills with time
             await asyncio.sleep(self._requests.wait_ms(1) / 1_000)
-        connection = await self._guards.connect(path.guard, within_s=silent_after_s(self.times.timeout_s))
+        others = [each for each in self._guards.in_order(usable_hops(self._nodes())) if each != path.guard]
+        connection = await self._guards.connect(
+            path.guard, within_s=silent_after_s(self.times.timeout_s), others=others
+        )
         began_s = self._loop.time()
         circuit = ClientCircuit(
             path, connection, entropy=self._entropy, on_freed=self._changed.set, on_ended=self._ended
@@ -290,6 +288,7 @@ class CircuitPool:
 
     def _add(self, circuit: ClientCircuit, took_s: float) -> _Member:
         self.times.built(took_s)
+        self._backoff.built()
         self._guards.built(circuit.hops[0])
         self.built += 1
         self._last += 1
@@ -347,15 +346,6 @@ class CircuitPool:
         self._changed.clear()
         return await self._changed.wait()
 
-    async def _in_time(self, waiting: Coroutine[Any, Any, bool], deadline_s: float) -> None:
-        try:
-            async with asyncio.timeout_at(deadline_s):
-                await waiting
-        except TimeoutError:
-            wait_ms = round(WAIT_S * 1_000)
-            text = "all circuits of this client are in use"
-            raise CircuitFailed(text, failure=Failure.RATE_LIMITED, retry_after_ms=wait_ms) from None
-
     def _watch_silent(self) -> None:
         """Probe and give up circuits that owe an answer: what they carried is sent again over others."""
         now_s, limit_s = self._loop.time(), silent_after_s(self.times.timeout_s)
@@ -390,9 +380,14 @@ class CircuitPool:
 
     async def _build_spare(self) -> None:
         with contextlib.suppress(AttemptFailed):  # counted; the next request for a circuit reports it
-            await self._build(_NONE, _NONE, _NONE)
+            self._begin_round(Purpose.SPARE)
+            await self._build(Purpose.SPARE, _NONE, _NONE, _NONE)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _purpose(use: str) -> Purpose:
+    return Purpose.STORES if use == STORES else Purpose.READING

@@ -48,18 +48,26 @@ class GuardState:
 class GuardRecords:
     """When each guard failed, and what became of the last circuits over it."""
 
-    __slots__ = ("_has_worked", "failed_at_ms")
+    __slots__ = ("_has_worked", "_unreached_at_ms", "failed_at_ms")
 
     def __init__(self) -> None:
         self.failed_at_ms: dict[NodeId, int] = {}
+        self._unreached_at_ms: dict[NodeId, int] = {}
         self._has_worked: defaultdict[NodeId, deque[bool]] = defaultdict(lambda: deque(maxlen=JUDGED_CIRCUITS))
 
     def connected(self, guard: NodeId) -> None:
         self.failed_at_ms.pop(guard, None)
+        self._unreached_at_ms.pop(guard, None)
+
+    def unreached(self, *, now_ms: int) -> frozenset[NodeId]:
+        """Return the guards that failed within 10 min by themselves: no other node said so."""
+        return frozenset(
+            guard for guard, at_ms in self._unreached_at_ms.items() if is_passed_over(at_ms, now_ms=now_ms)
+        )
 
     def failed(self, guard: NodeId, *, now_ms: int) -> None:
-        """Use the other guards first for a while."""
-        self.failed_at_ms[guard] = now_ms
+        """It can't be dialled, is silent or ended a circuit: use the other guards first for a while."""
+        self.failed_at_ms[guard] = self._unreached_at_ms[guard] = now_ms
 
     def built(self, guard: NodeId) -> None:
         self._has_worked[guard].append(True)
@@ -75,7 +83,7 @@ class GuardRecords:
         has_worked.append(False)
         if has_worked.count(False) < MOST_FAILED or is_passed_over(self.failed_at_ms.get(guard), now_ms=now_ms):
             return False
-        self.failed(guard, now_ms=now_ms)
+        self.failed_at_ms[guard] = now_ms
         return True
 
 
