@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from restante.client.client import Client
 from restante.model.errors import OutboxFull
 from restante.model.ids import NodeKey
+from restante.model.states import Route
 from restante.policy.capacity import OutboxLimits
 from restante.policy.settings import Settings
 from support.relay.node_processes import (
@@ -139,6 +141,26 @@ def test_inbox_beside_a_run_shows_what_arrived_before_the_relay_was_lost(tmp_pat
         refused = by(tmp_path, "alice", "inbox", "--idle-timeout-ms", "100", status=1)
         assert refused.stdout.endswith("  bob  hello\n")
         assert refused.stderr.startswith("error E001: the running client can't read your inboxes: ")
+
+
+@clause("3.5")
+def test_what_a_killed_run_was_sending_leaves_at_once_when_it_is_started_again(pair: Path) -> None:
+    """A process that was killed leaves its note in the lock, and its lease in the file."""
+
+    async def lease_and_die() -> None:
+        alice = Client.open(pair / "alice")
+        await alice.send("bob", "hello")
+        store, owner, now_ms = alice.outbox.store, alice.outbox.lease_owner, alice.now_ms()
+        await alice.file.run(lambda: store.lease(owner=owner, routes=tuple(Route), limit=1, now_ms=now_ms))
+        (pair / "alice" / "run.lock").write_text(json.dumps({"lease_owner": owner}))
+        await alice.close()
+
+    asyncio.run(lease_and_die())
+    assert "sending" in by(pair, "alice", "outbox", "list").stdout
+    began_s = time.monotonic()
+    with kept_connected(pair, "alice"):
+        until(lambda: " sent " in by(pair, "alice", "outbox", "list").stdout)
+    assert time.monotonic() - began_s < OutboxLimits().lease_ms / 1_000 / 2
 
 
 def test_another_node_at_the_relays_place_is_an_error_and_a_security_event(tmp_path: Path, node: NodeProcess) -> None:

@@ -58,7 +58,8 @@ class Drain:
         self._limits = settings.outbox
         self._clock = clock
         self._entropy = entropy
-        self._owner = entropy.draw(8).hex()
+        self.owner = entropy.draw(8).hex()
+        """Under which this drain leases."""
         self.carriers = Carriers({})
         self._work = asyncio.Event()
         self._attempts: AttemptRunner | None = None  # of `run`, while it runs
@@ -175,7 +176,7 @@ class Drain:
         attempts = self._attempts
         if lanes and attempts is not None:
             room = MAX_IN_FLIGHT - attempts.in_progress - len(self._leased)
-            self._leased += self._store.lease_lanes(lanes, owner=self._owner, limit=room, now_ms=now_ms)
+            self._leased += self._store.lease_lanes(lanes, owner=self.owner, limit=room, now_ms=now_ms)
 
     def start_leased(self) -> list[OutboxEntry]:
         """Begin the attempts that were leased in the transaction that is now on disk, and return their entries."""
@@ -209,7 +210,7 @@ class Drain:
             leased: list[OutboxEntry] = []
             if room > 0 and carriers:
                 leased = self._store.lease(
-                    owner=self._owner,
+                    owner=self.owner,
                     routes=carriers.routes_up(),
                     is_connected=carriers.is_connected,
                     limit=room,
@@ -267,7 +268,7 @@ class Drain:
 
     def _failure(self, failure: Failure, *, retry_after_ms: int | None = None, reached: bool = True) -> TransmitFailed:
         return TransmitFailed(
-            owner=self._owner,
+            owner=self.owner,
             failure=failure,
             retry_after_ms=retry_after_ms,
             dice=self._entropy.dice(),

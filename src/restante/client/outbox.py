@@ -169,6 +169,16 @@ class Outbox:
         self._store.accept_all(new, given, now_ms)
         self._drain.lease_idle(idle, now_ms=now_ms)
 
+    @property
+    def lease_owner(self) -> str:
+        """Under which this process leases entries."""
+        return self._drain.owner
+
+    async def take_back(self, dead_owner: str) -> None:
+        """Send what another process leased, of which the caller knows that it has ended (SPEC 3.5)."""
+        await self.file.run(lambda: self._store.take_back(dead_owner, now_ms=self._clock.now_ms()))
+        self.wake()
+
     async def acknowledge(self, message_id: MessageId, ack: AckType) -> None:
         """Record a verified acknowledgement. Repeated and late ones change nothing (SPEC 3.13)."""
         check_id(message_id)

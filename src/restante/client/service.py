@@ -28,6 +28,7 @@ from restante.runtime.systemd import ServiceState, notify
 
 EXIT_FAILURE: Final = 1
 LOOK_S: Final = 1.0
+LEASE_OWNER: Final = "lease_owner"
 
 
 def say(text: str) -> None:
@@ -90,8 +91,11 @@ def serve(arguments: dict[str, Any], passphrase: str | None) -> None:
 
         async def run() -> None:
             client = Client.open(home.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)
+            # The lock was free, so the process that wrote this note is dead: nobody sends what it had leased.
+            if isinstance(dead_owner := lock.left_note.get(LEASE_OWNER), str):
+                await client.outbox.take_back(dead_owner)
             async with answering(partial(_answer, client)) as note:
-                lock.write_note({"pid": os.getpid(), **note})
+                lock.write_note({"pid": os.getpid(), LEASE_OWNER: client.outbox.lease_owner, **note})
                 await keep_connected(client)
 
         asyncio.run(run())

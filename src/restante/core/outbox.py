@@ -119,9 +119,9 @@ def _pass_time_waiting(entry: OutboxEntry, event: TimePassed, now_ms: int, setti
     return entry, _UNCHANGED
 
 
-def _pass_time_sending(entry: OutboxEntry, _event: TimePassed, now_ms: int, settings: Settings) -> Step:
+def _pass_time_sending(entry: OutboxEntry, event: TimePassed, now_ms: int, settings: Settings) -> Step:
     """Take the entry back if its owner died during the attempt: the attempt counts, the entry is due (SPEC 3.5)."""
-    if not is_abandoned(entry, now_ms):
+    if not is_abandoned(entry, now_ms, dead_owner=event.dead_owner):
         return entry, _UNCHANGED
     if ended := _ended_by_time(entry, now_ms, settings):
         return ended

@@ -57,10 +57,12 @@ class ReadAcked:
 class TimePassed:
     """A sweep checks lease, expiry and queue time.
 
-    `connected_ms` is how long the entry has waited unsent while its lane was connected (SPEC 2.2).
+    `connected_ms` is how long the entry has waited unsent while its lane was connected (SPEC 2.2). `dead_owner` held
+    leases and is known to be dead: they are over (SPEC 3.5).
     """
 
     connected_ms: int = 0
+    dead_owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,11 +80,13 @@ def is_due(next_attempt_at_ms: int, *, now_ms: int, longest_wait_ms: int) -> boo
     return next_attempt_at_ms <= now_ms or next_attempt_at_ms > now_ms + longest_wait_ms
 
 
-def is_abandoned(entry: OutboxEntry, now_ms: int) -> bool:
+def is_abandoned(entry: OutboxEntry, now_ms: int, *, dead_owner: str | None = None) -> bool:
     """Return whether the lease of a sending entry is over, so that any drain may take the entry (SPEC 3.5)."""
     if entry.state is not State.SENDING:
         return False
-    return entry.lease is None or is_due(entry.lease.until_ms, now_ms=now_ms, longest_wait_ms=MAX_LEASE_MS)
+    if entry.lease is None or entry.lease.owner == dead_owner:
+        return True
+    return is_due(entry.lease.until_ms, now_ms=now_ms, longest_wait_ms=MAX_LEASE_MS)
 
 
 def is_unsent(entry: OutboxEntry) -> bool:

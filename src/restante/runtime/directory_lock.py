@@ -20,10 +20,11 @@ MAX_NOTE_BYTES: Final = 4_096
 
 
 class DirectoryLock:
-    """A held lock, see `hold`."""
+    """A held lock, see `hold`. `left_note` is that of a holder that was killed; who ends in order leaves none."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
+        self.left_note = _note_in(handle)
 
     def write_note(self, note: dict[str, Any]) -> None:
         """Write the note for processes that find the directory locked. On a full disk they find it without a note."""
@@ -64,11 +65,16 @@ def note_of_holder(path: Path) -> dict[str, Any] | None:
     try:
         if _taken(handle, fcntl.LOCK_SH):
             return None
+        return _note_in(handle)
+    finally:
+        os.close(handle)
+
+
+def _note_in(handle: int) -> dict[str, Any]:
+    try:
         note = json.loads(os.pread(handle, MAX_NOTE_BYTES, 0) or b"{}")
     except ValueError:
         return {}
-    finally:
-        os.close(handle)
     return note if isinstance(note, dict) else {}
 
 

@@ -37,6 +37,22 @@ def test_a_lock_held_by_another_process_is_refused_and_its_note_can_be_read(tmp_
         assert note_of_holder(path) == {}
 
 
+def test_the_next_holder_sees_the_note_of_one_that_was_killed_and_none_of_one_that_ended(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    for ending, left in (("kill", {"port": 5}), ("end", {})):
+        with subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            if ending == "kill":
+                holder.kill()
+        with hold(path, what="it") as lock:
+            assert lock.left_note == left
+        with hold(path, what="it") as lock:
+            assert lock.left_note == {}
+
+
 def test_looking_does_not_hold(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     assert note_of_holder(path) is None

@@ -145,6 +145,15 @@ def test_a_claim_whose_owner_died_is_taken_back_at_its_deadline_and_due_at_once(
 
 
 @clause("3.5")
+def test_a_claim_whose_owner_is_known_to_be_dead_is_taken_back_before_its_deadline_and_no_other_is() -> None:
+    entry = leased(accepted())
+    assert after(entry, TimePassed(dead_owner="somebody else")) == entry
+    free, effects = taken(entry, TimePassed(dead_owner=OWNER))
+    assert (free.state, free.lease, free.attempts, free.next_attempt_at_ms) == (State.PENDING, None, 1, NOW_MS)
+    assert records(effects) == notices(effects) == [("retried", "lease_expired")]
+
+
+@clause("3.5")
 def test_an_entry_whose_owner_dies_every_time_is_given_up_with_its_tries() -> None:
     entry = leased(accepted(attempts=14))
     dead, effects = taken(entry, TimePassed(), at_ms=NOW_MS + MINUTE_MS)

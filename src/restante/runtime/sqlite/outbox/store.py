@@ -168,6 +168,12 @@ class SqliteOutbox:
                 changed += after is not before
             return changed
 
+    def take_back(self, dead_owner: str, *, now_ms: int) -> None:
+        """End the leases of an owner that is known to be dead; what it was sending is due (SPEC 3.5)."""
+        with self._database.transaction():
+            for values in self._database.rows(_SQL["leased_by"], dead_owner):
+                self._step(self._cache.add(row_of(values)), TimePassed(dead_owner=dead_owner), now_ms)
+
     def pass_connected_time(self, is_connected: Callable[[Route, str], bool], *, now_ms: int) -> None:
         """Advance the clocks of connected lanes, and give up what has waited too long on them (SPEC 2.2).
 

@@ -97,6 +97,10 @@ SELECT {entry} FROM outbox JOIN lane USING (lane_id)
  WHERE CASE state WHEN 'sending' THEN lease_until_ms <= ?1 OR lease_until_ms > ?2 ELSE next_deadline_ms <= ?1 END
  LIMIT ?3;
 
+-- name: leased_by
+-- The entries that a drain leased, for the process that knows that this drain is dead.
+SELECT {entry} FROM outbox JOIN lane USING (lane_id) WHERE state = 'sending' AND lease_owner = ?;
+
 -- name: next_wake
 -- When a stored entry is due again, a lease ends, or time alone ends an entry.
 SELECT min(CASE WHEN state = 'sending' THEN min(lease_until_ms, next_deadline_ms)
