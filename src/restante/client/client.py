@@ -32,7 +32,6 @@ from restante.client.mesh.host import MeshAccess, MeshHost
 from restante.client.outbox_types import Status
 from restante.client.places.online import Online
 from restante.client.places.own_places import OwnPlaces
-from restante.client.places.reading_status import ReadingStatus
 from restante.client.relay.connector import Connector, connect_by_tls
 from restante.client.relay.receiver import RECEIVE_DELAY_S
 from restante.core.inbox_events import InboxEventType
@@ -120,7 +119,7 @@ class Client:
         self._keys = ContactKeys(parts, contacts, open_mesh=self.mesh_host, clock=clock)
         self._sender = MailSender(parts, contacts=contacts, clock=clock, entropy=entropy, refresh=self._keys.refresh)
         self._life = RunOnce()
-        self._online = Online(
+        self.online = Online(
             parts,
             contacts,
             identity=identity,
@@ -252,7 +251,7 @@ class Client:
     async def _run(self, connect: Connector) -> None:
         self.shipping.start()
         try:
-            await self._online.run(connect)
+            await self.online.run(connect)
         finally:
             self._life.stopped.set()
 
@@ -285,7 +284,7 @@ class Client:
         """Do what is due by time (SPEC 8.1, 9.5, 9.7, 10.5) and return when to run again."""
         maintenance = self.parts.maintenance
         self._ack_timer.reset()
-        run_due = partial(maintenance.run_due, now_ms=self._clock.now_ms(), has_read_all=self._online.has_read_all)
+        run_due = partial(maintenance.run_due, now_ms=self._clock.now_ms(), has_read_all=self.online.has_read_all)
         next_ms = await self.file.run(run_due)
         self.outbox.wake(is_thorough=False)
         return next_ms
@@ -320,21 +319,17 @@ class Client:
     @property
     def running_mesh(self) -> MeshHost | None:
         """What reaches the mesh while the client runs."""
-        return self._online.mesh
+        return self.online.mesh
 
     @property
     def was_connected(self) -> bool:
         """Whether each of our inboxes was reached at one of our places."""
-        return self._online.was_connected
+        return self.online.was_connected
 
     @property
     def connection_failure(self) -> AttemptFailed | None:
         """Why one of our inboxes can be read at none of our places; None while each is read or tried."""
-        return self._online.failure
-
-    def reading_status(self) -> ReadingStatus:
-        """Return whether our inboxes are read now; if not, where and since when."""
-        return self._online.reading_status()
+        return self.online.failure
 
     async def has_unread(self) -> bool:
         """Return whether a message arrived that was not acked yet."""
@@ -388,7 +383,7 @@ class Client:
         while True:
             self._maintenance_due.clear()
             next_ms = await once_there_is_space(self.run_maintenance)
-            self._online.look_for_changes()
+            self.online.look_for_changes()
             await self.parts.requests.deliver_accepted(self.receive)
             await set_or_after(self._maintenance_due, max(0, next_ms - self._clock.now_ms()) / 1_000)
 

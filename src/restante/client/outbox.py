@@ -90,6 +90,7 @@ class Outbox:
         self._store = SqliteOutbox(file.database, file.journal, settings, encryptor=encryptor)
         self._events: EventBroadcaster[OutboxEvent] = EventBroadcaster()
         self._drain = Drain(file, self._store, settings=settings, clock=clock, entropy=entropy)
+        self.lease_owner: Final = self._drain.owner
         self._space = SpaceQueue()
         self._accepted: dict[MessageId, asyncio.Future[bool]] = {}
         file.after_commit(self._follow_commit)
@@ -168,16 +169,6 @@ class Outbox:
         idle = self._drain.idle_lanes((one.route, one.lane) for one in new)
         self._store.accept_all(new, given, now_ms)
         self._drain.lease_idle(idle, now_ms=now_ms)
-
-    @property
-    def lease_owner(self) -> str:
-        """Under which this process leases entries."""
-        return self._drain.owner
-
-    async def take_back(self, dead_owner: str) -> None:
-        """Send what another process leased, of which the caller knows that it has ended (SPEC 3.5)."""
-        await self.file.run(lambda: self._store.take_back(dead_owner, now_ms=self._clock.now_ms()))
-        self.wake()
 
     async def acknowledge(self, message_id: MessageId, ack: AckType) -> None:
         """Record a verified acknowledgement. Repeated and late ones change nothing (SPEC 3.13)."""

@@ -93,7 +93,8 @@ def serve(arguments: dict[str, Any], passphrase: str | None) -> None:
             client = Client.open(home.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)
             # The lock was free, so the process that wrote this note is dead: nobody sends what it had leased.
             if isinstance(dead_owner := lock.left_note.get(LEASE_OWNER), str):
-                await client.outbox.take_back(dead_owner)
+                take_back = partial(client.outbox.store.sweep, now_ms=client.now_ms(), dead_owner=dead_owner)
+                await client.file.run(take_back)
             async with answering(partial(_answer, client)) as note:
                 lock.write_note({"pid": os.getpid(), LEASE_OWNER: client.outbox.lease_owner, **note})
                 await keep_connected(client)
@@ -104,7 +105,7 @@ def serve(arguments: dict[str, Any], passphrase: str | None) -> None:
 def _answer(client: Client) -> dict[str, Any]:
     """Return what commands ask of a running client."""
     circuits = circuit_data(client, client.running_mesh)
-    return {"circuits": circuits, "reading": client.reading_status().to_data()}
+    return {"circuits": circuits, "reading": client.online.reading_status().to_data()}
 
 
 def circuit_data(client: Client, mesh: MeshHost | None) -> dict[str, Any]:

@@ -153,26 +153,19 @@ class SqliteOutbox:
                 self._emit(message_id, OutboxEventType.READ, None, now_ms)
             return ()
 
-    def sweep(self, *, now_ms: int) -> int:
-        """End what has expired and take back what a dead owner held (SPEC 3.5, 3.9).
+    def sweep(self, *, now_ms: int, dead_owner: str | None = None) -> int:
+        """End what has expired and take back what a dead owner held (SPEC 3.5, 3.9), or all that `dead_owner` holds.
 
         Returns how many entries changed, of one page; call again until none did.
         """
         with self._database.transaction():
-            rows = self._database.rows(_SQL["to_sweep"], now_ms, now_ms + MAX_LEASE_MS, SWEEP_PAGE)
+            due = (_SQL["to_sweep"], now_ms, now_ms + MAX_LEASE_MS, SWEEP_PAGE)
             changed = 0
-            for values in rows:
+            for values in self._database.rows(*(due if dead_owner is None else (_SQL["leased_by"], dead_owner))):
                 cached = self._cache.add(row_of(values))
                 before = cached.entry
-                after, _ = self._step(cached, TimePassed(), now_ms)
-                changed += after is not before
+                changed += self._step(cached, TimePassed(dead_owner=dead_owner), now_ms)[0] is not before
             return changed
-
-    def take_back(self, dead_owner: str, *, now_ms: int) -> None:
-        """End the leases of an owner that is known to be dead; what it was sending is due (SPEC 3.5)."""
-        with self._database.transaction():
-            for values in self._database.rows(_SQL["leased_by"], dead_owner):
-                self._step(self._cache.add(row_of(values)), TimePassed(dead_owner=dead_owner), now_ms)
 
     def pass_connected_time(self, is_connected: Callable[[Route, str], bool], *, now_ms: int) -> None:
         """Advance the clocks of connected lanes, and give up what has waited too long on them (SPEC 2.2).
