@@ -27,6 +27,7 @@ from restante.fleet.jobs.micro_batch import BUCKETS
 from restante.fleet.kernels.synthetic_fleet import Scenario
 from restante.fleet.kernels.synthetic_journals import journals_of
 from restante.fleet.lake.layout import Lake
+from restante.fleet.lake.upkeep import DAY_PARTITIONED
 from restante.fleet.stream.annotate import annotate_rows
 from restante.fleet.stream.batches import MERGE_INTERVAL, READ, Batches, EventChanges, SegmentRow
 from restante.fleet.stream.bucket_files import BucketWriter
@@ -74,7 +75,7 @@ def commit(batches: Batches, n: int, parts: list[Any], cache: Path) -> float:
     for place, rows in enumerate(parts):
         if len(rows):
             writer = BucketWriter(batches.lake.root, place, cache)
-            step = advance(writer, buckets[place], annotate_rows(rows), order=SETTINGS.order, dedup=SETTINGS.dedup)
+            step = advance(writer, buckets[place], annotate_rows(rows), order=SETTINGS.order, dedup=SETTINGS.dedup, n=n)
             writer.drop_cached(step.bucket)
             buckets[place], counts = step.bucket, counts + step.counts
             names = (tuple(ref.name for ref in refs) for refs in (step.came, step.went))
@@ -106,6 +107,13 @@ def open_ms(address: str) -> float:
     return statistics.median(took)
 
 
+def files_a_day(batches: Batches) -> float:
+    """Live files of `events` and `arrivals`, of an average day before the newest one."""
+    days = [ref.day or "" for kind in DAY_PARTITIONED for ref in batches.catalog.refs(kind).values()]
+    closed = [day for day in days if day < max(days)]
+    return len(closed) / max(1, len(set(closed)))
+
+
 def log_mb(address: str, pattern: str) -> float:
     files = Path(address, "_delta_log").glob(pattern)
     return max((path.stat().st_size for path in files), default=0) / 1e6
@@ -123,7 +131,7 @@ def main() -> None:
     given = parser.parse_args()
     table = Table(
         f"{given.batches:,} batches committed without Spark, {BUCKETS} buckets",
-        ["batches", "commit ms", "open ms", "log checkpoint MB", "files", "bar"],
+        ["batches", "commit ms", "open ms", "log checkpoint MB", "files", "files a closed day", "bar"],
     )
     opened = {}
     with _home() as home:
@@ -143,7 +151,15 @@ def main() -> None:
                 passed = opened[n] <= OPEN_MS_BAR and largest <= CHECKPOINT_MB_BAR and growth <= GROWTH_BAR
                 says = bar(passed, f"open at most {OPEN_MS_BAR:.0f} ms, {growth:.2f} x that at half, at most 10 MB")
             median_ms = 1_000 * statistics.median(commits[-given.batches // LOOKS :])
-            row = [f"{n:,}", f"{median_ms:.0f}", f"{opened[n]:.1f}", f"{largest:.2f}", f"{files:,}", says]
+            row = [
+                f"{n:,}",
+                f"{median_ms:.0f}",
+                f"{opened[n]:.1f}",
+                f"{largest:.2f}",
+                f"{files:,}",
+                f"{files_a_day(batches):.0f}",
+                says,
+            ]
             table.add(row)
             print("  ".join(row), f"load {os.getloadavg()[0]:.1f}", flush=True)
     write_results("fleet_commits", [table])

@@ -108,8 +108,8 @@ def kill_tasks(who: str, point: str) -> None:
         batch = n
         return run(self, n)
 
-    def killed(lake: str, *args: Any) -> Any:
-        work, is_killed = real(lake, *args), batch == BATCH
+    def killed(lake: str, *args: Any, **options: Any) -> Any:
+        work, is_killed = real(lake, *args, **options), batch == BATCH
 
         def task(batches: Iterator[Any]) -> Iterator[Any]:
             context: Any = TaskContext.get()

@@ -47,6 +47,7 @@ class FedBucket:
             order=LIMITS,
             dedup=DEDUP,
             retained_from=self.retained_from,
+            n=self.steps,
         )
         self.bucket, self.counts, self.steps = step.bucket, self.counts + step.counts, self.steps + 1
         return step

@@ -147,7 +147,7 @@ class MicroBatches:
         reread = frozenset(one.name for one in before.rejected if one.rows_taken and one.name in planned)
         buckets, counts = self._without_file_rows(before, reread)
         files = BatchFiles(reread=reread, signed=signed_files(segments), find_signed=partial(signed_before, self._lake))
-        work = _advance_bucket(self._lake.root, buckets, files, self._settings, before.retained_from)
+        work = _advance_bucket(self._lake.root, buckets, files, self._settings, retained_from=before.retained_from, n=n)
         fragments = self._run(segments, len(buckets), work)
         check_unchanged(self._spark, segments)
         read: dict[str, int] = {}
@@ -220,7 +220,7 @@ def incoming_rows(rows: DataFrame, buckets: int) -> DataFrame:
 
 
 def _advance_bucket(
-    root: str, buckets: tuple[Bucket, ...], files: BatchFiles, settings: Settings, retained_from: str | None
+    root: str, buckets: tuple[Bucket, ...], files: BatchFiles, settings: Settings, *, retained_from: str | None, n: int
 ) -> BatchFunction:
     order, dedup = settings.order, settings.dedup
 
@@ -234,7 +234,7 @@ def _advance_bucket(
         with background_sync() as sync:
             writer = BucketWriter(root, place, default_cache(root), sync)
             step = advance(
-                writer, buckets[place], rows, files=files, order=order, dedup=dedup, retained_from=retained_from
+                writer, buckets[place], rows, files=files, order=order, dedup=dedup, retained_from=retained_from, n=n
             )
         writer.drop_cached(step.bucket)
         read = rows["source_file"].value_counts()

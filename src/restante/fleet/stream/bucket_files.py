@@ -26,9 +26,6 @@ from restante.fleet.lake.layout import store_address
 from restante.fleet.lake.new_files import create_file, open_file
 from restante.fleet.stream.state_tables import KINDS, StateTable
 
-FAN: Final = 8
-"""Files of one level that are merged into one of the next: a row is copied once per level, and few files remain."""
-MERGED_ROWS_AT_MOST: Final = 1_000_000  # of a table, what one task may hold in memory besides its own rows
 ZSTD_LEVEL: Final = 1
 ROWS_PER_GROUP: Final = 65_536  # what is read at least to find one row again
 EPOCH: Final = date(1970, 1, 1)
@@ -244,52 +241,6 @@ def _cache_file(path: Path) -> Iterator[Any]:
 
 def sort_by_event(table: Any) -> Any:
     return table.take(pc.sort_indices(table, sort_keys=[("event_id", "ascending")]))
-
-
-def compact(writer: BucketWriter, what: str, refs: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
-    """Merge small files of one day, where there are many: in each batch those of some buckets, not of all at once."""
-
-    def merge(old: Sequence[FileRef], level: int) -> tuple[FileRef, ...]:
-        merged = pa.concat_tables([writer.read_table(ref) for ref in old])
-        return writer.write_table(what, sort_by_event(merged), level=level)
-
-    days = dict.fromkeys(ref.day for ref in refs)
-    return tuple(
-        ref
-        for day in days
-        for ref in merged_by_level(
-            tuple(one for one in refs if one.day == day),
-            merge,
-            rows_at_most=MERGED_ROWS_AT_MOST,
-            more=writer.bucket % FAN,
-        )
-    )
-
-
-def merged_by_level(
-    refs: tuple[FileRef, ...],
-    merge: Callable[[Sequence[FileRef], int], tuple[FileRef, ...]],
-    *,
-    rows_at_most: int | None = None,
-    more: int = 0,
-) -> tuple[FileRef, ...]:
-    """Where FAN neighbours of one level, and `more`, have come together, `merge` makes FAN one file of the next."""
-    found = list(refs)
-    while True:
-        place = _full_level(found, rows_at_most, FAN + more)
-        if place is None:
-            return tuple(found)
-        old = found[place : place + FAN]
-        found[place : place + FAN] = merge(old, old[0].level + 1)
-
-
-def _full_level(refs: Sequence[FileRef], rows_at_most: int | None, together: int) -> int | None:
-    for place in range(len(refs) - together + 1):
-        group = refs[place : place + together]
-        is_small = rows_at_most is None or sum(ref.rows for ref in group[:FAN]) <= rows_at_most
-        if is_small and len({ref.level for ref in group}) == 1:
-            return place
-    return None
 
 
 def rewrite_without(

@@ -5,6 +5,7 @@ Nothing is changed in place, and nothing here is true before the commit that nam
 """
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,16 @@ import pyarrow.compute as pc
 
 from restante.fleet.kernels.arrivals_words import UNUSABLE
 from restante.fleet.stream.annotate import with_annotations
-from restante.fleet.stream.bucket_files import Bucket, BucketWriter, FileRef, compact, rewrite_without, sort_by_event
+from restante.fleet.stream.bucket_files import (
+    DAY_MS,
+    EPOCH,
+    Bucket,
+    BucketWriter,
+    FileRef,
+    rewrite_without,
+    sort_by_event,
+)
+from restante.fleet.stream.compaction import FAN, compact
 from restante.fleet.stream.duplicates import (
     BatchFiles,
     Copies,
@@ -79,8 +89,9 @@ def advance(
     dedup: DedupLimits,
     files: BatchFiles = BatchFiles(),  # noqa: B008 - frozen
     retained_from: str | None = None,
+    n: int = 0,
 ) -> Step:
-    """Apply `rows` (INCOMING, stream/rows), which are of `files`, to the bucket.
+    """Apply `rows` (INCOMING, stream/rows), which are of `files`, to the bucket, in batch `n`.
 
     Days before `retained_from` were deleted; rows of these do not become events again.
     """
@@ -108,7 +119,9 @@ def advance(
     refused_now = writer.write_table("quarantine", sort_by_event(pa.concat_tables(odd)))
     overruled = writer.write_table("quarantine", sort_by_event(copies.overruled))  # none of `went`: the event stays
     repeats = pa.concat_tables([copies.repeats, days.repeats])
-    bucket = _tidied(writer, bucket)  # before new files: these stay apart for a batch
+    bucket = _tidied(
+        writer, bucket, _open_days(copies.fresh, n, writer)
+    )  # before new files: these stay apart for a batch
     bucket = replace(
         bucket,
         events=(*bucket.events, *refiled, *came),
@@ -198,9 +211,22 @@ def _without_refiled(writer: BucketWriter, bucket: Bucket, copies: Copies) -> Bu
     return replace(bucket, events=events, quarantine=without_unusable(writer, bucket, ids))
 
 
-def _tidied(writer: BucketWriter, bucket: Bucket) -> Bucket:
+def _tidied(writer: BucketWriter, bucket: Bucket, open_days: frozenset[str] | None) -> Bucket:
     """With fewer files, where there are many."""
     files: dict[str, tuple[FileRef, ...]] = {
-        what: compact(writer, what, getattr(bucket, what)) for what in ("events", "arrivals", "quarantine", "repeats")
+        what: compact(writer, what, getattr(bucket, what), open_days=open_days)
+        for what in ("events", "arrivals", "quarantine", "repeats")
     }
     return replace(bucket, **files)
+
+
+def _open_days(fresh: Any, n: int, writer: BucketWriter) -> frozenset[str] | None:
+    """The days of new events, if it is this bucket's turn to merge the files of all other days.
+
+    A day ends for all buckets in the same batch: they take turns.
+    """
+    if (n + writer.bucket) % FAN:
+        return None
+    return frozenset(
+        str(EPOCH + timedelta(days=day)) for day in np.unique(fresh["at_ms"].to_numpy() // DAY_MS).tolist()
+    )

@@ -24,7 +24,8 @@ from restante.fleet.kernels.arrivals_schema import (
     halves,
 )
 from restante.fleet.kernels.arrivals_state import CLOCK_SLACK_MS
-from restante.fleet.stream.bucket_files import BucketWriter, FileRef, merged_by_level
+from restante.fleet.stream.bucket_files import BucketWriter, FileRef
+from restante.fleet.stream.compaction import merged_by_level
 from restante.fleet.stream.rows import taken
 from restante.fleet.stream.state_tables import DEDUP_RUN
 from restante.policy.dedup import DedupLimits

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from restante.fleet.kernels.arrivals_schema import NO_TIME, SESSION, Flags, Words, halves
 from restante.fleet.kernels.arrivals_state import CLOCK_SLACK_MS
-from restante.fleet.stream.bucket_files import BucketWriter, FileRef, merged_by_level
+from restante.fleet.stream.bucket_files import BucketWriter, FileRef
+from restante.fleet.stream.compaction import merged_by_level
 from restante.fleet.stream.state_tables import KEYS
 from restante.policy.dedup import DedupLimits
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restante.fleet.kernels.arrivals_words import UNUSABLE
-from restante.fleet.stream import bucket_files, dedup_runs, retired_sessions
+from restante.fleet.stream import bucket_files, bucket_step, compaction, dedup_runs, retired_sessions
 from restante.fleet.stream.rows import COLUMNS
 from restante.fleet.stream.state_tables import KINDS as KINDS_OF_FILES
 from restante.fleet.transforms.validate import CONFLICT
@@ -177,7 +177,8 @@ def test_rows_that_come_in_any_parts_and_order_make_the_tables_of_all_at_once(sh
     events, odd, repeats = at_once(rows)
     changed = {row[0] for row in events if "changed" in row}
     with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bucket_files, "FAN", 2)
+        patch.setattr(compaction, "FAN", 2)
+        patch.setattr(bucket_step, "FAN", 2)
         patch.setattr(dedup_runs, "MERGED_AT_ONCE", 2)
         bucket = FedBucket(Path(made), signed=SIGNED)
         for batch in batches:
@@ -200,7 +201,8 @@ def test_each_step_says_which_events_came_and_which_went(shipment: Shipment) -> 
     _, batches = shipment
     events: set[tuple[Any, ...]] = set()
     with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bucket_files, "FAN", 2)
+        patch.setattr(compaction, "FAN", 2)
+        patch.setattr(bucket_step, "FAN", 2)
         bucket = FedBucket(Path(made), signed=SIGNED)
         for batch in batches:
             step = bucket.feed(batch)
@@ -262,23 +264,23 @@ def test_steps_leave_few_files_and_lose_none_of_their_rows(tmp_path: Path) -> No
     for number in range(100):
         bucket.feed(arrivals(1, number))
     assert len(bucket.told()) == sum(bucket.events().values()) == 100
-    assert all(len(getattr(bucket.bucket, kind)) < 2 * bucket_files.FAN for kind in KINDS_OF_FILES)
+    assert all(len(getattr(bucket.bucket, kind)) < 2 * compaction.FAN for kind in KINDS_OF_FILES)
     assert sum(ref.rows for ref in bucket.bucket.seen) == 100
 
 
 def test_runs_are_merged_one_range_of_keys_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dedup_runs, "MERGED_AT_ONCE", 50)
     bucket = FedBucket(tmp_path)
-    for number in range(bucket_files.FAN):
+    for number in range(compaction.FAN):
         bucket.feed(arrivals(1, *range(100 * number, 100 * number + 100)))
     [run] = bucket.bucket.seen
     pieces = bucket_files.BucketWriter(str(tmp_path), 0, tmp_path / "cache").read_state(run).to_batches()
     assert max(map(len, pieces)) < 100
     keys = [key for piece in pieces for key in piece["key"].to_pylist()]
     assert keys == sorted(keys)
-    assert len(set(keys)) == 100 * bucket_files.FAN
-    step = bucket.feed(arrivals(1, *range(0, 100 * bucket_files.FAN, 7)))
-    assert (step.counts.events, step.counts.duplicates) == (0, len(range(0, 100 * bucket_files.FAN, 7)))
+    assert len(set(keys)) == 100 * compaction.FAN
+    step = bucket.feed(arrivals(1, *range(0, 100 * compaction.FAN, 7)))
+    assert (step.counts.events, step.counts.duplicates) == (0, len(range(0, 100 * compaction.FAN, 7)))
 
 
 def test_what_was_seen_is_forgotten_after_the_window(tmp_path: Path) -> None:
@@ -287,7 +289,7 @@ def test_what_was_seen_is_forgotten_after_the_window(tmp_path: Path) -> None:
         row = fact_row(1, number + 1, TraceFact(0, "arrived", 0, number, number), number * DAY_MS)
         bucket.feed([row | {"source_file": "a"}])
     kept = sum(ref.rows for ref in bucket.bucket.seen)
-    assert 31 <= kept <= 2 * 31 + bucket_files.FAN
+    assert 31 <= kept <= 2 * 31 + compaction.FAN
 
 
 def session_rows(bucket: FedBucket) -> int:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from restante.fleet.stream.bucket_files import FAN, BucketWriter, FileRef, background_sync, compact
+from restante.fleet.stream.bucket_files import BucketWriter, FileRef, background_sync
+from restante.fleet.stream.compaction import FAN, compact
 from support.spec.clauses import clause
 
 pytestmark = pytest.mark.unit
