@@ -3,6 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+_DIGITS_IN_EVENT_IDS: Final = 16
+"""Of a writer, as hex: an event id begins with eight bytes of it (model/ids)."""
 
 
 class Certainty(StrEnum):
@@ -38,7 +42,7 @@ class MissingSegment:
 class Provenance:
     """How many segments are signed by enrolled keys, and what does not fit together.
 
-    `contested` are writers that two enrolled keys claim; their segments count as unverified.
+    `contested` are writers whose event ids two enrolled keys claim; their segments count as unverified.
     """
 
     verified: int = 0
@@ -70,10 +74,11 @@ def provenance_of(claims: Iterable[SegmentClaim | None]) -> Provenance:
 
 
 def _contested(claims: Sequence[SegmentClaim]) -> frozenset[str]:
+    """Also writers that have only the beginning in common: their events have the same ids and contradict each other."""
     keys: dict[str, set[str]] = {}
     for claim in claims:
-        keys.setdefault(claim.writer, set()).add(claim.key)
-    return frozenset(writer for writer, signers in keys.items() if len(signers) > 1)
+        keys.setdefault(claim.writer[:_DIGITS_IN_EVENT_IDS], set()).add(claim.key)
+    return frozenset(claim.writer for claim in claims if len(keys[claim.writer[:_DIGITS_IN_EVENT_IDS]]) > 1)
 
 
 def _missing(claims: Sequence[SegmentClaim]) -> tuple[MissingSegment, ...]:

@@ -14,6 +14,7 @@ from restante.fleet.lake.segments import HASH_DIFFERS, find_segments
 from restante.fleet.lake.signers import signers_of
 from restante.model.conservation_report import BadSegment
 from restante.model.errors import RestanteError
+from restante.model.ids import WriterId
 from restante.model.journal import JournalKind
 from restante.model.provenance import Certainty, MissingSegment, provenance_of
 from restante.wire.segment_manifest import decode_manifest, encode_manifest, manifest_name
@@ -74,6 +75,22 @@ def test_a_segment_that_was_taken_away_with_its_manifest_is_missed(tmp_path: Pat
     assert bad == []
     found = provenance_of(segment.claim for segment in good)
     assert found.missing == (MissingSegment(writer=writer(1).hex(), before=after.name),)
+
+
+@clause("13.1")
+def test_a_writer_whose_event_ids_are_those_of_another_is_contested_with_it(tmp_path: Path) -> None:
+    """Event ids begin with eight bytes of the writer: who takes these of another can make its events contradictory."""
+    twin = WriterId(writer(1)[:8] + b"-another")
+    forged = Journal(twin)
+    forged.write(JournalKind.ACCEPTED, message(7), NOON_MS)
+    ship_chain(tmp_path, journal_of(1).rows, sizes=6)
+    ship_chain(tmp_path, forged.rows, sizes=1, key=STRANGER)
+    ship_chain(tmp_path, journal_of(2).rows, sizes=6)
+    both = Enrolment(frozenset({KEY.public.hex(), STRANGER.public.hex()}))
+    good, _ = find_segments(tmp_path, enrolment=both)
+    found = provenance_of(segment.claim for segment in good)
+    assert found.contested == tuple(sorted({writer(1).hex(), twin.hex()}))
+    assert (found.verified, found.unverified) == (1, 2)
 
 
 def test_an_enrolled_key_speaks_for_no_other_writer(tmp_path: Path) -> None:
