@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from restante.core.fleet.enrolment import ENROLMENT_FILE
+from restante.core.fleet.enrolment import ENROLMENT_FILE, sign_enrolment
 from restante.crypto.identity import Identity
 from restante.fleet.jobs.backfill import backfill
 from restante.fleet.jobs.report_input import look_at, source_of
@@ -30,7 +30,7 @@ OPERATOR = Identity(b"o" * 32)
 OPERATOR_KEY = bytes(OPERATOR.address)
 
 
-def update(spark: SparkSession, lake: Lake, operator_key: bytes = OPERATOR_KEY) -> Streamed:
+def update(spark: SparkSession, lake: Lake, operator_key: bytes | None = OPERATOR_KEY) -> Streamed:
     options = StreamOptions(once=True, buckets=1, is_published=False, operator_key=operator_key)
     return start_stream(spark, lake, Settings(), options).await_end(threading.Event())
 
@@ -108,6 +108,30 @@ def test_the_lists_of_another_operator_have_numbers_of_their_own(spark: SparkSes
     write_segment(lake.local_segments / "more.parquet", records(journals[2].rows))
     with pytest.raises(RestanteError, match="is an older list, number 1: number 2 was here before"):
         update(spark, lake, bytes(successor.address))
+
+
+@clause("13.1")
+def test_an_operators_key_that_comes_back_is_still_known_by_its_last_list(spark: SparkSession, tmp_path: Path) -> None:
+    """Another key, or none, was configured meanwhile."""
+    lake, other = Lake(str(tmp_path)), Identity(b"n" * 32)
+    lake.local_segments.mkdir()
+    accept_key(lake.root, STRANGER.public.hex(), OPERATOR)
+    old = (tmp_path / ENROLMENT_FILE).read_bytes()
+    accept_key(lake.root, KEY.public.hex(), OPERATOR)
+    new = remove_key(lake.root, STRANGER.public.hex(), OPERATOR)
+    journals = [Journal(writer(number)) for number in range(4)]
+    for number, journal in enumerate(journals):
+        journal.write(JournalKind.ACCEPTED, message(number), NOON_MS)
+    ship_chain(lake.local_segments, journals[0].rows, sizes=1)
+    assert update(spark, lake).counts.events == 1
+    (tmp_path / ENROLMENT_FILE).write_bytes(sign_enrolment(new.keys, other, 1))
+    for journal, operator_key in ((journals[1], bytes(other.address)), (journals[2], None)):
+        ship_chain(lake.local_segments, journal.rows, sizes=1)
+        update(spark, lake, operator_key)
+    (tmp_path / ENROLMENT_FILE).write_bytes(old)
+    ship_chain(lake.local_segments, journals[3].rows, sizes=1, key=STRANGER)
+    with pytest.raises(RestanteError, match="is an older list, number 1: number 3 was here before"):
+        update(spark, lake)
 
 
 def verdicts_of(spark: SparkSession, lake: Lake) -> list[tuple[bytes, str, str, str | None]]:

@@ -8,7 +8,14 @@ import pytest
 from restante.cli.fleet import last_lists
 from restante.cli.fleet.enrol import enrol, lake_key
 from restante.cli.fleet.last_lists import last_list_file
-from restante.core.fleet.enrolment import ENROLMENT_FILE, sign_enrolment, verify_enrolment
+from restante.core.fleet.enrolment import (
+    ENROLMENT_FILE,
+    Enrolment,
+    OlderList,
+    newest_serials,
+    sign_enrolment,
+    verify_enrolment,
+)
 from restante.crypto.identity import Identity
 from restante.fleet.lake.enrolment_file import accept_key, read_enrolment, remove_key
 from restante.model.errors import Malformed, RestanteError, StoreUnusable
@@ -112,3 +119,15 @@ def test_no_list_is_signed_where_its_number_cannot_be_kept(
 )
 def test_a_lake_has_one_number_however_its_address_is_spelled(one: str, other: str) -> None:
     assert lake_key(one) == lake_key(other)
+
+
+@clause("13.1")
+def test_an_operators_key_that_comes_back_is_known_by_its_last_list() -> None:
+    """Another key, or none, was in use meanwhile."""
+    first, other = b"a" * 32, b"b" * 32
+    known = newest_serials({}, first, Enrolment(serial=3))
+    known = newest_serials(known, other, Enrolment(serial=1))
+    known = newest_serials(known, None, None)
+    with pytest.raises(OlderList, match="number 1: number 3 was here before"):
+        newest_serials(known, first, Enrolment(serial=1))
+    assert newest_serials(known, first, Enrolment(serial=4)) == {first.hex(): 4, other.hex(): 1}

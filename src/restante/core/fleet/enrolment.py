@@ -6,7 +6,7 @@ a higher serial number than the one before, so whoever remembers the last one no
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -74,6 +74,19 @@ def check_not_older(found: Enrolment, last_serial: int) -> None:
     """Raise if this list is older than one that was seen before: keys that were removed since would count again."""
     if found.serial < last_serial:
         raise OlderList(found.serial, last_serial)
+
+
+def newest_serials(before: Mapping[str, int], operator_key: bytes | None, found: Enrolment | None) -> Mapping[str, int]:
+    """Of each operator's key, as hex, the number of its newest list: those `before`, and that of `found`. Raise if the
+    operator signed a newer one.
+
+    A key that is not in use keeps its number: it may be put back, and so may an older list of it.
+    """
+    if operator_key is None or found is None:
+        return before
+    operator = operator_key.hex()
+    check_not_older(found, before.get(operator, 0))
+    return {**before, operator: found.serial}
 
 
 def _is_signed(operator_key: bytes, signature: str, line: bytes) -> bool:

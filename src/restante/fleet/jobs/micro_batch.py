@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from restante.core.fleet.enrolment import check_not_older
+from restante.core.fleet.enrolment import newest_serials
 from restante.fleet.jobs.retention import delete_days
 from restante.fleet.kernels.row_rules import SHARED_BYTES
 from restante.fleet.lake.enrolment_file import enrolment_stamp, read_enrolment
@@ -140,9 +140,7 @@ class MicroBatches:
         planned = {row.name: row for row in plan}
         stamp = enrolment_stamp(self._lake.root)
         enrolment = read_enrolment(self._lake.root, self._operator_key)
-        operator = None if self._operator_key is None else self._operator_key.hex()
-        if enrolment is not None and operator == before.enrolled_by:
-            check_not_older(enrolment, before.enrolment_serial)
+        serials = newest_serials(before.enrolment_serials, self._operator_key, enrolment)
         segments, bad = inspect_segments(self._folder, sorted(planned), enrolment)
         reread = frozenset(one.name for one in before.rejected if one.rows_taken and one.name in planned)
         buckets, counts = self._without_file_rows(before, reread)
@@ -165,12 +163,11 @@ class MicroBatches:
         catalog = replace(
             before,
             number=n,
-            enrolment_serial=before.enrolment_serial if enrolment is None else enrolment.serial,
-            enrolled_by=operator or before.enrolled_by,
             buckets=tuple(after),
             rejected=all_rejected,
             rejected_rows=self._rejected_rows(before, all_rejected),
             counts=before.counts + counts,
+            enrolment_serials=serials,
         )
         return catalog, _outcome(plan, segments, rejected), counts, sum(read.values()), changes
 

@@ -24,7 +24,7 @@ from restante.fleet.stream.state_tables import KINDS, StateTable
 from restante.model.errors import ConfigurationInvalid, StoreUnusable
 from restante.model.provenance import SegmentClaim
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 MERGE_INTERVAL: Final = 64
 """Batches after which the files of `segments` and `batches` become one again; redo data of older batches is dropped."""
 CHANGES_KEPT: Final = 512
@@ -94,10 +94,6 @@ class Catalog:
     """All live files of the stream after a batch, the files it rejected, and its counts since the first batch."""
 
     number: int = 0
-    enrolment_serial: int = 0
-    """That of the newest list of enrolled keys that a batch checked signatures by."""
-    enrolled_by: str | None = None
-    """The public key of the operator who signed that list: the lists of another one have numbers of their own."""
     buckets: tuple[Bucket, ...]
     rejected: tuple[RejectedFile, ...] = ()
     rejected_rows: FileRef | None = None
@@ -105,6 +101,9 @@ class Catalog:
     counts: Counts = field(default_factory=Counts)
     retained_from: str | None = None
     """The first day that retention left; None if it deleted none."""
+    enrolment_serials: Mapping[str, int] = field(default_factory=dict)
+    """Of each operator's public key the number of the newest list of enrolled keys that a batch checked signatures by.
+    A key that is no longer configured keeps its number: it may come back, and so may an older list of it."""
 
     def refs(self, kind: str) -> dict[str, FileRef]:
         found = {ref.name: ref for bucket in self.buckets for ref in bucket.refs(kind)}
@@ -121,13 +120,12 @@ class Catalog:
             raise StoreUnusable(f"the stream's state has format {raw['format']}; this version reads format {FORMAT}")
         return cls(
             number=raw["number"],
-            enrolment_serial=raw["enrolment_serial"],
-            enrolled_by=raw["enrolled_by"],
             buckets=tuple(map(Bucket.from_json, raw["buckets"])),
             rejected=tuple(RejectedFile(**one) for one in raw["rejected"]),
             rejected_rows=None if raw["rejected_rows"] is None else FileRef(**raw["rejected_rows"]),
             counts=Counts(**raw["counts"]),
             retained_from=raw["retained_from"],
+            enrolment_serials=raw["enrolment_serials"],
         )
 
 
