@@ -36,21 +36,32 @@ class FedBucket:
         self.bucket = Bucket()
         self.counts = Counts()
         self.steps = 0
+        self.claims: list[tuple[bytes, str]] = []
 
-    def feed(self, rows: Iterable[Record], reread: frozenset[str] = frozenset()) -> Step:
-        table = annotate_rows(pa.Table.from_pylist(list(rows), schema=EVENTS))
+    def feed(self, records: Iterable[Record], reread: frozenset[str] = frozenset()) -> Step:
+        rows = list(records)
+        table = annotate_rows(pa.Table.from_pylist(rows, schema=EVENTS))
         step = advance(
             BucketWriter(str(self.root), 0, self.root / "cache"),
             self.bucket,
             table,
-            files=BatchFiles(reread=reread, signed=self.signed, find_signed=self.signed.intersection),
+            files=BatchFiles(
+                reread=reread,
+                signed=self.signed & {row["source_file"] for row in rows},
+                find_signed=self.signed.intersection,
+                find_claimed=self._claimed,
+            ),
             order=LIMITS,
             dedup=DEDUP,
             retained_from=self.retained_from,
             n=self.steps,
         )
         self.bucket, self.counts, self.steps = step.bucket, self.counts + step.counts, self.steps + 1
+        self.claims += [(row["event_id"], row["source_file"]) for row in rows if row["source_file"] in self.signed]
         return step
+
+    def _claimed(self, ids: Iterable[bytes], without: frozenset[str]) -> frozenset[bytes]:
+        return frozenset(ids) & {event for event, file in self.claims if file not in without}
 
     def retain(self, first_day: str) -> None:
         """Delete earlier days."""

@@ -46,11 +46,11 @@ from restante.fleet.stream.batches import (
     EventChanges,
     RejectedFile,
     SegmentRow,
-    signed_before,
     with_rejected,
 )
 from restante.fleet.stream.bucket_files import Bucket, BucketWriter, FileRef, background_sync, default_cache
 from restante.fleet.stream.bucket_step import Counts, advance, remove_file_rows
+from restante.fleet.stream.claims import claimed_before, signed_before
 from restante.fleet.stream.duplicates import BatchFiles
 from restante.fleet.stream.rows import EVENTS, QUARANTINE
 from restante.fleet.tables.journal_schema import JOURNAL_COLUMNS, SOURCE_FILE
@@ -145,6 +145,8 @@ class MicroBatches:
         reread = frozenset(one.name for one in before.rejected if one.rows_taken and one.name in planned)
         buckets, counts = self._without_file_rows(before, reread)
         files = BatchFiles(reread=reread, signed=signed_files(segments), find_signed=partial(signed_before, self._lake))
+        if before.retained_from is not None:
+            files = replace(files, find_claimed=partial(claimed_before, self._lake))
         work = _advance_bucket(self._lake.root, buckets, files, self._settings, retained_from=before.retained_from, n=n)
         fragments = self._run(segments, len(buckets), work)
         check_unchanged(self._spark, segments)

@@ -309,14 +309,6 @@ def open_segments(lake: Lake) -> DeltaFiles:
     return DeltaFiles(lake.stream_table("segments"), SEGMENTS, retention_h=STREAM_RETENTION_H)
 
 
-def signed_before(lake: Lake, names: frozenset[str]) -> frozenset[str]:
-    """Return which of these segments an enrolled key had signed when a batch read them."""
-    is_one = pc.field("name").isin(sorted(names)) & (pc.field("status") == READ)
-    rows = open_segments(lake).read(["n", "name", "claim"], is_one).sort_by("n")
-    latest = dict(zip(rows["name"].to_pylist(), rows["claim"].to_pylist(), strict=True))
-    return frozenset(name for name, claim in latest.items() if claim is not None)
-
-
 def open_batches(lake: Lake) -> DeltaFiles:
     return DeltaFiles(lake.stream_table("batches"), BATCHES, retention_h=STREAM_RETENTION_H)
 

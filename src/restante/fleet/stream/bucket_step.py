@@ -128,8 +128,9 @@ def advance(
         repeats=(*bucket.repeats, *writer.write_table("repeats", sort_by_event(repeats))),
         quarantine=(*bucket.quarantine, *overruled, *refused_now),
     )
-    if len(copies.new_ids):
-        bucket = replace(bucket, numbers=writer.write_state("numbers", with_numbers(ranges, copies.new_ids)))
+    new_ids = pa.chunked_array([*copies.new_ids.chunks, *days.late_ids.chunks], pa.binary())
+    if len(new_ids):
+        bucket = replace(bucket, numbers=writer.write_state("numbers", with_numbers(ranges, new_ids)))
     lost = with_annotations(gone)
     updated = update_sessions(
         writer,

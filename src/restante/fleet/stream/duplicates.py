@@ -2,7 +2,8 @@
 
 Of rows with the same event id, equal ones are one event; if any two differ, all of them go to the quarantine, also one
 that was an event until now. Where signed files have the event, only rows of signed files count for that; others are
-copies of it or go to the quarantine. So an event id is in one of four states: an event of a signed file, an event of an
+copies of it or go to the quarantine. An event that was deleted is none to compare with: that a signed file had its
+number is enough. So an event id is in one of four states: an event of a signed file, an event of an
 unsigned one, contradicted by unsigned files alone, which ends when a signed one has it, or by signed ones.
 
 Rows are held against everything that ever came: what is known by its number is looked up in the stream's own event
@@ -38,17 +39,25 @@ from restante.fleet.transforms.validate import CONFLICT
 class BatchFiles:
     """The files of a batch by name: those that were read in part before, and those that an enrolled key signed.
 
-    `find_signed` returns which of some files of earlier batches were signed.
+    `find_signed` returns which of some files of earlier batches were signed, and `find_claimed` which of some event ids
+    are in other signed files of earlier batches: it is asked for ids whose event may have been deleted.
     """
 
     reread: frozenset[str] = frozenset()
     signed: frozenset[str] = frozenset()
     find_signed: Callable[[frozenset[str]], frozenset[str]] = frozenset().intersection
+    find_claimed: Callable[[Iterable[bytes], frozenset[str]], frozenset[bytes]] = lambda _ids, _without: frozenset()
 
     def signed_before(self, names: Any) -> Flags:
         """Whether each of these files was signed when it was read. What was read in part never had the right hash."""
         different = frozenset(names.unique().to_pylist()) - self.reread
         return _is_among(names, self.find_signed(different) if different else different)
+
+    def claimed_before(self, ids: Any) -> Flags:
+        """Whether a signed file that is none of these has each of these ids."""
+        found = self.find_claimed(ids.to_pylist(), self.signed | self.reread)
+        flags: Flags = pc.is_in(ids, value_set=pa.array(sorted(found), pa.binary())).to_numpy()
+        return flags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +113,8 @@ def classify_duplicates(writer: BucketWriter, bucket: Bucket, sound: Any, ranges
     if is_released.any():
         contradicted, by_signed = _contradicted(writer, bucket, ids[first[is_released]], files)
         is_released &= ~np.isin(ids[first], by_signed)
+        free = np.flatnonzero(is_released)
+        is_released[free] = ~files.claimed_before(sound["event_id"].take(pa.array(first[free])))
     in_conflict |= was_refused & ~is_released
     fresh = starts & (~in_conflict & (~known | is_released | is_replaced))[group]
     repeated = ~in_conflict[group] & ~differs & ~fresh

@@ -31,33 +31,41 @@ TOO_LATE: Final = "is of a day that retention deleted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsByDay:
-    """Sound rows: `kept` may become events; `repeats` are copies of deleted events; `late` came for the first time."""
+    """Sound rows: `kept` may become events; `repeats` are copies of deleted events or of late ones; `late` came for the
+    first time, and `late_ids` are theirs: their numbers are taken from now on."""
 
     kept: Any
     repeats: Any
     late: Any
+    late_ids: Any
 
 
 def by_day(writer: BucketWriter, bucket: Bucket, sound: Any, ranges: Any, *, retained_from: str | None) -> RowsByDay:
     """Separate rows of deleted days. A copy of a deleted event cannot be compared with it: the number decides.
 
-    A row that claims a deleted day and has the number of a stored event is kept: it contradicts that event. It does not
-    become one in its place (`without_late`).
+    A row that claims a deleted day and has the number of a stored event, or of a row that came with it, is kept: it
+    contradicts that one. It does not become an event in its place (`without_late`).
     """
     first_ms = None if retained_from is None else first_ms_of(retained_from)
     is_kept = sound["at_ms"].to_numpy() >= first_ms if first_ms is not None else np.ones(len(sound), dtype=np.bool_)
     if is_kept.all():
-        return RowsByDay(kept=sound, repeats=REPEATS.empty_table(), late=QUARANTINE.empty_table())
+        none = sound["event_id"].slice(0, 0)
+        return RowsByDay(kept=sound, repeats=REPEATS.empty_table(), late=QUARANTINE.empty_table(), late_ids=none)
     old = taken(sound, ~is_kept)
     ids = ids_of(old["event_id"])
     known = is_known(ranges, ids)
     stored = ids_of(find_events(writer, bucket.events, np.unique(ids[known]))["event_id"])
-    is_stored = np.isin(ids, stored)
+    is_stored = np.isin(ids, stored) | np.isin(ids, ids_of(taken(sound, is_kept)["event_id"]))
     is_kept[np.flatnonzero(~is_kept)[is_stored]] = True
+    is_first = np.ones(len(ids), dtype=np.bool_)
+    is_first[1:] = ids[1:] != ids[:-1]
+    is_late = ~known & ~is_stored & is_first
+    late = taken(old, is_late)
     return RowsByDay(
         kept=taken(sound, is_kept),
-        repeats=old.filter(pa.array(known & ~is_stored)).select(REPEATS.names),
-        late=with_reason(old.filter(pa.array(~known)), TOO_LATE),
+        repeats=taken(old, ~is_stored & ~is_late).select(REPEATS.names),
+        late=with_reason(late, TOO_LATE),
+        late_ids=late["event_id"],
     )
 
 
