@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from restante.fleet.lake import segments
+from restante.fleet.lake import segment_bounds
 from restante.fleet.lake.segments import Segment, find_segments, read_segments
 from restante.model.conservation_report import BadSegment
 from restante.model.error_codes import Code
@@ -85,7 +85,7 @@ def test_a_file_that_is_or_unpacks_too_large_is_named_before_spark_reads_it(
     write_segment(tmp_path / "a.parquet", facts)
     for name in ("MAX_SEGMENT_BYTES", "MAX_SEGMENT_ROWS", "MAX_UNPACKED_BYTES"):
         with monkeypatch.context() as patch:
-            patch.setattr(segments, name, 2)
+            patch.setattr(segment_bounds, name, 2)
             good, [bad] = find_segments(tmp_path)
         assert good == []
         assert bad.reason.endswith("a segment has at most 2")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -22,13 +22,13 @@ from restante.core.fleet.signed_manifests import is_signature_valid, manifest_di
 from restante.fleet.lake.arrow_files import segment_rows
 from restante.fleet.lake.file_systems import Folder, escaped, open_folder
 from restante.fleet.lake.layout import StorePath, is_object_store
+from restante.fleet.lake.segment_bounds import check_segment
 from restante.fleet.spark.map_in_arrow import tasks_for
 from restante.fleet.tables.journal_schema import JOURNAL, JOURNAL_COLUMNS, ROWS, SOURCE_FILE
 from restante.model.conservation_report import BadSegment
 from restante.model.error_codes import Code
 from restante.model.errors import Malformed, RestanteError, StoreUnusable
 from restante.model.provenance import SegmentClaim
-from restante.wire.journal_schema import FIELDS, SCHEMA_VERSION
 from restante.wire.segment_manifest import (
     MANIFEST_PREFIX,
     MANIFEST_SUFFIX,
@@ -43,29 +43,15 @@ SEGMENT_PATTERN: Final = f"*{SEGMENT_SUFFIX}"
 NOT_WHOLE: Final = "not a whole Parquet file"
 HASH_DIFFERS: Final = "its hash is not the one its manifest says"
 UNKNOWN_KEY: Final = "signed by an unknown key: "
-MAX_SEGMENT_BYTES: Final = 2**30
-MAX_SEGMENT_ROWS: Final = 4_000_000
-MAX_UNPACKED_BYTES: Final = 4 * 2**30
-"""Bounds of one segment, checked in its footer before Spark reads a row. Writers ship 100,000 rows in one."""
 INSPECTED_AT_ONCE: Final = 8  # mostly waits for a disk or a store
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")  # encoded they are the same, so that no row needs decoding
 _SHIPPED_NAME: Final = re.compile(r"(?P<start>[0-9a-f]{32}-[0-9]{16}-)(?P<last>[0-9]{16})\.parquet")
-VERSION_KEY: Final = b"restante.schema_version"
-_SHOWN_BYTES: Final = 20  # of a version that another program wrote
 DRAFT_PREFIXES: Final = (".", "_")  # Spark, like all of its family, takes such names for files in the making
 
 READ_OPTIONS: Final[Mapping[str, str]] = {
     "ignoreCorruptFiles": "true",
     "parquet.page.verify-checksum.enabled": "true",
 }
-
-_STORED_TYPES: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
-    "binary": frozenset({("BYTE_ARRAY", "NONE"), ("FIXED_LEN_BYTE_ARRAY", "NONE")}),
-    "int32": frozenset({("INT32", "NONE"), ("INT32", "INT")}),
-    "int64": frozenset({("INT64", "NONE"), ("INT64", "INT")}),
-    "string": frozenset({("BYTE_ARRAY", "STRING")}),
-}
-"""Parquet's physical and logical type for each type word of the journal's columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +136,7 @@ def _look_at_all(
 
 
 def _look(folder: Folder, name: str, enrolment: Enrolment | None, *, has_manifest: bool) -> _Look:
-    """Only the footer is read. It comes last, so a file cut short has none."""
+    """Only the footer and one column are read. The footer comes last, so a file cut short has none."""
     try:
         rows = _rows_in(folder, name)
     except Malformed as error:
@@ -202,9 +188,7 @@ def _claim(manifest: Manifest, raw: bytes) -> SegmentClaim:
 def _rows_in(folder: Folder, name: str) -> int:
     try:
         with folder.opened(name) as opened, parquet.ParquetFile(opened) as file:
-            _check_version(file.metadata.metadata or {})
-            _check_columns(file.schema)
-            _check_bounds(file.metadata, folder.size(name))
+            check_segment(file, size_bytes=folder.size(name))
             return int(file.metadata.num_rows)
     except pa.ArrowException as error:
         raise Malformed(NOT_WHOLE) from error
@@ -264,40 +248,6 @@ def _with_another_hash(folder: Folder, looks: Sequence[_Look]) -> list[str]:
     promised = {look.manifest.segment: look.manifest.sha256 for look in looks if look.manifest is not None}
     found = folder.hashes(list(promised))
     return [name for name, sha256 in promised.items() if found.get(name) != sha256]
-
-
-def _check_version(metadata: Mapping[bytes, bytes]) -> None:
-    """A segment of a later version may mean something else by the same columns."""
-    version = metadata.get(VERSION_KEY, b"%d" % SCHEMA_VERSION)
-    if version != b"%d" % SCHEMA_VERSION:
-        shown = version[:_SHOWN_BYTES].decode("ascii", "replace")
-        raise Malformed(f"schema version {shown}, and this reads version {SCHEMA_VERSION}")
-
-
-def _check_bounds(footer: Any, size_bytes: int) -> None:
-    """A file may be small and unpack to more than a machine holds."""
-    unpacked = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
-    for found, limit, what in (
-        (size_bytes, MAX_SEGMENT_BYTES, "bytes"),
-        (footer.num_rows, MAX_SEGMENT_ROWS, "rows"),
-        (unpacked, MAX_UNPACKED_BYTES, "bytes unpacked"),
-    ):
-        if found > limit:
-            raise Malformed(f"{found:,} {what}; a segment has at most {limit:,}")
-
-
-def _check_columns(schema: parquet.ParquetSchema) -> None:
-    """Columns that we do not know are of a newer writer and are not read; ones that may be null may be missing."""
-    columns = {column.path: column for column in map(schema.column, range(len(schema)))}
-    for wanted in FIELDS:
-        if wanted.name not in columns:
-            if wanted.nullable:
-                continue
-            raise Malformed(f"{wanted.name}: the column is missing")
-        column = columns[wanted.name]
-        stored = (column.physical_type, column.logical_type.type)
-        if stored not in _STORED_TYPES[wanted.type] or column.max_repetition_level:
-            raise Malformed(f"{wanted.name}: the column must be {wanted.type}")
 
 
 def damaged(segments: Iterable[Segment], rows_read: Mapping[str, int]) -> list[BadSegment]:
