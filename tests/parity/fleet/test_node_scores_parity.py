@@ -67,3 +67,17 @@ def test_a_node_is_measured_by_its_hours_its_bytes_and_its_answers(spark: SparkS
         (node_id(1), 0.5, 1_000, 20.0),
         (node_id(2), 1.0, 0, MAX_LATENCY_MS),
     ]
+
+
+@clause("7.3", "13.4")
+def test_a_clock_that_is_far_ahead_makes_no_other_node_look_down(spark: SparkSession) -> None:
+    node, other, client = Journal(writer(1)), Journal(writer(2)), Journal(writer(3))
+    for number, journal in enumerate((node, other), 1):
+        journal.write(JournalKind.NODE_STARTED, None, NOON_MS, node=node_id(number))
+    for hour in range(1, 4):
+        node.write(JournalKind.STORED, None, NOON_MS + hour * HOUR_MS, payload_hash=sealed(hour), size_bytes=1)
+    client.write(JournalKind.ACCEPTED, message(1), NOON_MS + 3 * HOUR_MS)
+    client.write(JournalKind.ACCEPTED, message(2), NOON_MS + 9_000 * 24 * HOUR_MS)
+    facts = facts_frame(spark, [*node.rows, *other.rows, *client.rows])
+    rows = node_measures(writer_hours(facts), node_answers(message_lifecycles(facts))).orderBy("node").collect()
+    assert [(bytes(row["node"]), row["uptime"]) for row in rows] == [(node_id(1), 1.0), (node_id(2), 0.25)]

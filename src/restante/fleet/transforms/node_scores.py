@@ -27,31 +27,35 @@ def node_measures(written: DataFrame, answers: DataFrame) -> DataFrame:
     """One row a node: the share of its hours in which it did anything, what it took in, how fast it answered.
 
     `written` is transforms/writer_activity, `answers` is `node_answers`. A node that no sender timed has the longest
-    latency there is, so that it gets no points for latency.
+    latency there is, so that it gets no points for latency. The time ends with the last hour in which two writers
+    wrote: one clock that is far ahead must not make all nodes look down.
     """
-    until = written.agg(sf.max("hour").alias("last_hour"))
+    writers = written.groupBy("hour").agg(sf.count(sf.lit(1)).alias("writers"))
+    until = writers.agg(
+        sf.coalesce(sf.max(sf.when(sf.col("writers") > 1, sf.col("hour"))), sf.max("hour")).alias("last_hour")
+    )
     hours = (
         written.drop("node")
         .join(sf.broadcast(node_writers(written).withColumnRenamed("node", "of_node")), on="writer")
-        .groupBy("of_node")
+        .join(sf.broadcast(until), how="cross")
+        .groupBy("of_node", "last_hour")
         .agg(
             sf.count_distinct("hour").alias("active_hours"),
+            sf.count_distinct(sf.when(sf.col("hour") <= sf.col("last_hour"), sf.col("hour"))).alias("hours_until"),
             sf.min("hour").alias("first_hour"),
             sf.sum("stored_bytes").alias("stored_bytes"),
         )
     )
-    return (
-        hours.join(until, how="cross")
-        .join(_median_answers(answers), on=sf.col("of_node") == sf.col("timed_node"), how="left")
-        .select(
-            sf.col("of_node").alias("node"),
-            (sf.col("active_hours") / (sf.col("last_hour") - sf.col("first_hour") + 1)).alias("uptime"),
-            sf.least(
-                sf.floor(sf.coalesce("stored_bytes", sf.lit(0)) * BITS / (sf.col("active_hours") * HOUR_S)),
-                sf.lit(MAX_BANDWIDTH_BPS),
-            ).alias("bandwidth_bps"),
-            sf.least(sf.coalesce("answer_ms", sf.lit(MAX_LATENCY_MS)), sf.lit(MAX_LATENCY_MS)).alias("latency_ms"),
-        )
+    return hours.join(_median_answers(answers), on=sf.col("of_node") == sf.col("timed_node"), how="left").select(
+        sf.col("of_node").alias("node"),
+        (sf.col("hours_until") / sf.greatest(sf.col("last_hour") - sf.col("first_hour") + 1, sf.lit(1))).alias(
+            "uptime"
+        ),
+        sf.least(
+            sf.floor(sf.coalesce("stored_bytes", sf.lit(0)) * BITS / (sf.col("active_hours") * HOUR_S)),
+            sf.lit(MAX_BANDWIDTH_BPS),
+        ).alias("bandwidth_bps"),
+        sf.least(sf.coalesce("answer_ms", sf.lit(MAX_LATENCY_MS)), sf.lit(MAX_LATENCY_MS)).alias("latency_ms"),
     )
 
 
