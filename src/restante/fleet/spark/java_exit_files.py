@@ -1,9 +1,9 @@
 """Java's list of files to delete at its exit, emptied while a stream runs.
 
 With Unix sockets, Spark 4.3 puts the socket of each result that Python reads on this list and never takes it off:
-200 results leave 200 names of 70 letters. A stream that does not end would fill Java's memory with them, some ten
-megabytes a day; TCP instead would cost 40 ms a task (spark/session). The sockets themselves are gone, or go with the
-session's directory.
+200 results leave 200 names of 70 letters. A stream that does not end would fill Java's memory with them, up to a
+gigabyte a month (decision 0039); TCP instead would cost 24 ms a task (spark/session). The sockets themselves are gone,
+or go with the session's directory.
 """
 
 from contextlib import suppress
