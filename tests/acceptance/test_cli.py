@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import restante
+from restante.cli.main import EXAMPLES
 from support.spec.clauses import clause
 
 COMMAND = str(Path(sys.executable).with_name("restante"))
@@ -83,6 +84,12 @@ def test_help_lists_the_commands_with_examples_and_fits_eighty_columns(shell: Sh
     for expected in ("policy", "config", "--set", "--config", "--version", "Examples", "restante policy retry --json"):
         assert expected in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_no_example_of_the_help_is_wrapped(shell: Shell) -> None:
+    shown = shell.run("--help").stdout
+    for line in EXAMPLES.replace("[bold]", "").replace("[/bold]", "").splitlines():
+        assert line.strip() in shown
 
 
 def test_without_a_command_the_help_is_shown(shell: Shell) -> None:

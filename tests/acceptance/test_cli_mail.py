@@ -281,7 +281,7 @@ def test_a_new_passphrase_is_asked_for_twice_and_must_be_the_same(pair: Path, no
         ("send alice hello --ttl-s 5", 2, "error E102: ttl_s of text = 5 is outside 3600..7776000 s"),
         ("send alice hello --kind control", 2, "error E101: kind control is for Restante itself"),
         ("contact add x identity", 1, "error E109: identity cannot be read"),
-        ("id new . --relay here", 2, "error E101: a relay is named KEY@HOST:PORT"),
+        ("id new . --relay here", 2, "error E101: a relay or node is named KEY@HOST:PORT"),
         ("id new .", 2, "error E107: no place given: add --mesh KEY@HOST:PORT"),
         ("inbox --home nowhere", 1, "error E109: nowhere is not a client's directory"),
         ("inbox --passphrase-file nowhere --home {alice}", 1, "error E109: nowhere cannot be read"),

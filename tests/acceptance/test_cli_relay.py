@@ -158,7 +158,7 @@ def test_nobody_at_the_place_is_told(node: NodeProcess, key: str) -> None:
         (["put", "absent.bin"], 1, "absent.bin cannot be read: No such file"),
         (["put", "--address", "rst1x"], 2, "error E101: an address must have"),
         (["put", "--identity", "absent.key"], 1, "error E109: the identity file cannot be read"),
-        (["put", "--address", "x", "--relay", "nonsense"], 2, "error E101: a relay is named KEY@HOST:PORT"),
+        (["put", "--address", "x", "--relay", "nonsense"], 2, "error E101: a relay or node is named KEY@HOST:PORT"),
         (["flush"], 2, "no identity given: add --identity FILE"),
         (["put", "/dev/null"], 2, "error E101: only version 1 of the envelope is known"),
     ],

@@ -49,21 +49,21 @@ from restante.model.errors import RestanteError, StoreUnusable
 EXAMPLES = """\
 [bold]Examples[/bold]
 
-  restante demo                       run the whole system once and check the result
-  restante id new DIR                 create an identity; then: restante send, restante inbox
+  restante demo                       run everything once and check the result
+  restante id new DIR                 create an identity; then: send, inbox
   restante policy                     the rules in force, as tables
   restante policy retry --json        the retry delays as JSON
   restante --set retry.base_ms=200 policy retry
   restante config                     every setting and its source
   restante outbox stats --file my.db  how full a client's outbox is
-  restante dlq list --file my.db      messages that could not be delivered, and why
+  restante dlq list --file my.db      messages that could not be delivered
   restante channel render news.md     preview a message for each chat platform
-  restante node init DIR              create a relay; then: restante node run DIR
-  restante up --nodes 8               a mesh of nodes on this machine, to try things with
+  restante node init DIR              create a relay; then: node run DIR
+  restante up --nodes 8               a mesh of nodes on this machine
   restante journal ship --file my.db --to segments
   restante fleet report segments --html report.html
-  restante fleet backfill --lake DIR  build tables from a fleet's journals, with Spark
-  restante fleet stream --lake DIR      keep the tables up to date
+  restante fleet backfill --lake DIR  build tables from journals, with Spark
+  restante fleet stream --lake DIR    keep the tables up to date
 """
 
 app = typer.Typer(

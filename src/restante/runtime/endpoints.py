@@ -51,7 +51,7 @@ def parse_relay_place(text: str) -> RelayPlace:
         key = b""
     if not separator or len(digits) != _KEY_DIGITS or len(key) != NODE_KEY_BYTES:
         raise Malformed(
-            f"a relay is named KEY@HOST:PORT, its key as {_KEY_DIGITS} hexadecimal digits, "
+            f"a relay or node is named KEY@HOST:PORT, its key as {_KEY_DIGITS} hexadecimal digits, "
             "as 'restante node status' shows it"
         )
     endpoint = parse_endpoint(place)

@@ -30,6 +30,8 @@ def circuits_view(pool: dict[str, Any], last_failure: dict[str, Any] | None) -> 
     if last_failure is not None:
         ago_s = last_failure["age_ms"] / 1_000
         lines.append(("last failure", f"{last_failure['code']}, {ago_s:,.0f} s ago: {last_failure['text']}"))
+    if not rows:
+        return Group("No circuit stands now.\n", fields("Builds", lines))
     return Group(
         table("Circuits", "guard middle exit", "use", "streams", "age", "built in", rows=rows, right=right, whole=True),
         fields("Builds", lines),

@@ -86,7 +86,7 @@ def test_the_file_is_heard_and_a_flag_goes_before_it(tmp_path: Path) -> None:
         ("[journal]\nship_to = 'here'", ConfigurationInvalid, "journal.ship_to must be an absolute path or an address"),
         ("[node]\nroles = ['post']", ConfigurationInvalid, "node.roles must be a list of mailbox, storage, hop"),
         ("[node]\nroles = []", ConfigurationInvalid, "node.roles must be a list of mailbox, storage, hop"),
-        ("[mesh]\nbootstrap = ['x']", ConfigurationInvalid, "mesh.bootstrap: a relay is named KEY@HOST:PORT"),
+        ("[mesh]\nbootstrap = ['x']", ConfigurationInvalid, "mesh.bootstrap: a relay or node is named KEY@HOST:PORT"),
         ("[mesh]\nbootstrap = 'x'", ConfigurationInvalid, "mesh.bootstrap must be a list"),
         ("[mesh]\nnetwork = 'mine'", ConfigurationInvalid, "mesh.network must be one of public, private, not 'mine'"),
         ("[mesh]\nping_interval_ms = 1", OutOfRange, "mesh.ping_interval_ms = 1 is outside 50..600000 ms"),

@@ -35,6 +35,21 @@ def test_no_address_of_a_node_is_cut(made: Any) -> None:
     assert f" {ADDRESS}" in printed(made([NODE]))
 
 
+def test_without_circuits_there_is_a_sentence_and_no_empty_table() -> None:
+    pool = {
+        "circuits": [],
+        "built": 0,
+        "failures": {"guard": 54},
+        "silent": 0,
+        "build_timeout_ms": 5_000,
+        "build_median_ms": None,
+    }
+    shown = printed(circuits_view(pool, None))
+    assert shown.startswith("No circuit stands now.\n")
+    assert "guard middle exit" not in shown
+    assert "54 at the guard" in shown
+
+
 def test_what_a_circuit_is_for_is_not_cut() -> None:
     circuit = {"hops": ["94531204", "c4a5333d", "3aee0bb3"], "streams": 3, "age_ms": 93_000, "build_ms": 9}
     circuits = [{**circuit, "use": use} for use in ("public inbox", "contacts inbox", "former contacts inbox 1")]
