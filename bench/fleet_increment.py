@@ -52,7 +52,7 @@ def make(spark: SparkSession, home: Path, scenario: Scenario) -> None:
 def add(lake: Lake, directory: Path) -> None:
     lake.local_segments.mkdir(parents=True, exist_ok=True)
     for file in directory.glob("*.parquet"):
-        os.link(file, lake.local_segments / file.name)
+        os.link(file, lake.local_segments / f"{directory.name}-{file.name}")  # both parts have files of one name
 
 
 def stream(spark: SparkSession, lake: Lake, *, is_published: bool) -> None:
