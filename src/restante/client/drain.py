@@ -241,6 +241,8 @@ class Drain:
 
     def _recorded(self, attempts: AttemptRunner, endings: list[Ending], recording: "asyncio.Future[None]") -> None:
         """Look for what the endings made due. Those that could not be recorded are part of the next round."""
+        if self._recording is recording:
+            self._recording = None
         has_failed = recording.exception() is not None
         if has_failed:
             attempts.give_back(endings)
@@ -258,8 +260,8 @@ class Drain:
 
     async def _give_back(self, attempts: AttemptRunner) -> None:
         """Stop the attempts and record how they ended; what was stopped is due again."""
-        if self._recording is not None and not self._recording.done():
-            await asyncio.wait([self._recording])
+        if self._recording is not None:
+            await asyncio.wait([self._recording])  # if it has failed, `_recorded` has given its endings back by then
         endings: list[Ending] = await attempts.stop()
         if endings:
             attempts.give_back(endings)
