@@ -39,6 +39,7 @@ backlog and is followed by no interval; nor are runs of the other routes, which 
 STORE_RETRY_S: Final = 1.0
 """How long the loop waits after the file could not be written, before it tries again."""
 MIN_SWEEP_INTERVAL_MS: Final = 1_000
+_NOT_KNOWN_MS: Final = 2**63 - 1  # a round is under way: whatever gets a deadline meanwhile calls for another one
 _LOG: Final = logging.getLogger("restante.outbox")
 
 
@@ -65,7 +66,7 @@ class Drain:
         self._attempts: AttemptRunner | None = None  # of `run`, while it runs
         self._leased: list[OutboxEntry] = []  # in the transaction that is in progress
         self._is_thorough = True  # the next round looks for everything that may be due
-        self._looks_at_ms = 0  # when the next round begins, if nothing wakes the loop
+        self._looks_at_ms = _NOT_KNOWN_MS  # when the next round begins, if nothing wakes the loop
         self._recording: asyncio.Future[None] | None = None  # of endings, with the next commit
         self._has_queued = False  # the transaction in progress queued what no ending will wake the loop for
         file.database.on_invalidate(self._forget_transaction)
@@ -74,7 +75,7 @@ class Drain:
         """Look for everything that may be due; unless `is_thorough`, only for what changes in this file made due."""
         self._is_thorough |= is_thorough
         known = self._store.lanes.has_next or self._store.deadlines.has_come(now_ms=self._looks_at_ms - 1)
-        if is_thorough or known:
+        if is_thorough or known or self._clock.now_ms() >= self._looks_at_ms:
             self._work.set()
 
     async def run(self, carriers: Mapping[Route, Carrier]) -> None:
@@ -86,6 +87,7 @@ class Drain:
         try:
             while True:
                 self._work.clear()
+                self._looks_at_ms = _NOT_KNOWN_MS
                 try:
                     now_ms = self._clock.now_ms()
                     if not sweep_at_ms - self._limits.sweep_interval_ms <= now_ms < sweep_at_ms:
