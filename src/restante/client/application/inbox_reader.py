@@ -159,6 +159,8 @@ class InboxReader:
 
     async def finished(self) -> None:
         """Return once every ack that began is on disk, or has failed."""
+        if self._acking is not None and not self._is_acking():
+            self._ack_processed()
         while (acking := self._acking) is not None:
             with contextlib.suppress(StoreUnusable):
                 await self._file.run(lambda: None)  # what waits for the next commit joins this one
@@ -166,8 +168,12 @@ class InboxReader:
 
     def _ack_soon(self, place: int) -> None:
         self._processed.add(place)
-        if self._acking is None:
+        if not self._is_acking():
             self._ack_processed()
+
+    def _is_acking(self) -> bool:
+        """Return whether acks are on their way to disk. Those that an ended event loop left never arrive."""
+        return self._acking is not None and not self._acking.get_loop().is_closed()
 
     def _ack_processed(self) -> None:
         """Ack all that was processed so far, with the next commit."""

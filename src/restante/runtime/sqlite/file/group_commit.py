@@ -71,6 +71,7 @@ class GroupCommit:
         self._waiting: deque[_Waiting] = deque()
         self._later: list[_Waiting] = []
         self._later_timer: asyncio.TimerHandle | None = None
+        self._later_loop: asyncio.AbstractEventLoop  # of the timer
         self._busy = False
         self._loop: asyncio.AbstractEventLoop  # of the group in progress
         self._lonely: asyncio.Task[Any] | None = None
@@ -128,7 +129,8 @@ class GroupCommit:
             answer.set_exception(StoreUnusable(_CLOSED))
             return answer
         self._later.append(_Waiting(operation, answer, None, later=True))
-        if self._later_timer is None:
+        if self._later_timer is None or self._later_loop is not loop:
+            self._later_loop = loop
             self._later_timer = loop.call_later(LATER_S, self._begin_later, loop)
         return answer
 
@@ -142,8 +144,13 @@ class GroupCommit:
             self._take_group(loop)
 
     def _take_along(self) -> None:
-        """Put the operations of `run_later` first: those after them may depend on them."""
-        self._waiting.extendleft(reversed(self._later))
+        """Put the operations of `run_later` first: those after them may depend on them.
+
+        Those of a loop that has ended are dropped, as if they had been cancelled: nobody can be told of them.
+        """
+        self._waiting.extendleft(
+            waiting for waiting in reversed(self._later) if not waiting.answer.get_loop().is_closed()
+        )
         self._later.clear()
 
     def start(self, operation: Callable[[], Result], *, apart: bool) -> asyncio.Future[Result]:
