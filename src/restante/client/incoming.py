@@ -41,7 +41,7 @@ from restante.policy.reorder_limits import MAX_UNRECEIPTED_AT_SWITCH
 from restante.ports.relay_connection import StoredBlob
 from restante.runtime.sqlite.access_secrets import AccessSecrets
 from restante.runtime.sqlite.inbox.batch import ReceiveBatch
-from restante.runtime.sqlite.inbox.results import Asked, ReceiveResult
+from restante.runtime.sqlite.inbox.results import Asked
 from restante.runtime.sqlite.outbox.store import SqliteOutbox
 from restante.runtime.sqlite.own_access import OwnAccess
 from restante.runtime.sqlite.session_store import SessionStore, StoredSession
@@ -114,22 +114,16 @@ class IncomingMessages:
         new: set[PayloadHash] = set()
         messages = [arrival.message for _, arrival in arrivals if isinstance(arrival, UnsealedMessage)]
         batch.expect((message.sender, message.message_id) for message in messages)
-        needs_recovery = False
         for blob, arrival in arrivals:
-            if not isinstance(arrival, UnsealedMessage):
+            if isinstance(arrival, UnsealedMessage):
+                if self._receive(arrival, batch, blob, is_in_contacts_inbox=came_by, now_ms=now_ms) is Verdict.NEW:
+                    new.add(arrival.payload_hash)
+            else:
                 self._security.suspect(arrival.code, now_ms=now_ms, size_bytes=len(blob.envelope))
-                continue
-            result = self._receive(arrival, batch, blob, is_in_contacts_inbox=came_by, now_ms=now_ms)
-            if result is None:
-                continue
-            if result.verdict is Verdict.NEW:
-                new.add(arrival.payload_hash)
-            needs_recovery |= not result.is_read or result.control is not None
-        if needs_recovery:
-            # After all arrivals: one question names everything unreadable, and receipts end messages that are then not
-            # encrypted again. What waits for time or for an attempt to end is left to maintenance.
-            self._recovery.ask_due(now_ms=now_ms)
-            self._recovery.reencrypt_wanted(now_ms=now_ms)
+        # After all arrivals: one question names everything unreadable, and receipts end messages that are then not
+        # encrypted again.
+        self._recovery.ask_due(now_ms=now_ms)
+        self._recovery.reencrypt_wanted(now_ms=now_ms)
         self._use_contacts_inboxes()
         return new
 
@@ -165,7 +159,7 @@ class IncomingMessages:
         *,
         is_in_contacts_inbox: bool | None,
         now_ms: int,
-    ) -> ReceiveResult | None:
+    ) -> Verdict | None:
         message = arrival.message
         header = UnsealedHeader(
             message.sender, message.session_id, message.message_id, arrival.payload_hash, arrival.envelope_bytes
@@ -196,7 +190,7 @@ class IncomingMessages:
             self._act_on(result.control, message.generation, now_ms)
         if result.asks:
             self.request_again(result.asks, now_ms=now_ms)
-        return result
+        return result.verdict
 
     def _advance(self, decryption: "_Decryption", contact: Contact, now_ms: int) -> None:
         """Store the ratchet after a message; of a new session, also store it and delete the prekey it used."""
