@@ -1,12 +1,18 @@
 """A hostile or broken file is named before any of its rows costs anything."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from restante.fleet.lake.segment_bounds import MAX_SEGMENT_DAYS
+from restante.fleet.lake.segment_bounds import (
+    MAX_SEGMENT_DAYS,
+    MAX_VALUE_BYTES,
+    MAX_VALUES_BYTES,
+    MAX_VALUES_BYTES_PER_ROW,
+)
 from restante.fleet.lake.segments import find_segments
 from restante.model.conservation_report import BadSegment
 from restante.model.journal import JournalKind
@@ -33,3 +39,46 @@ def test_a_file_with_rows_of_far_more_days_than_a_writer_keeps_is_rejected(tmp_p
     good, bad = find_segments(tmp_path)
     assert [segment.path.name for segment in good] == ["long.parquet"]
     assert bad == [BadSegment(name="hostile.parquet", reason=f"events of more than {MAX_SEGMENT_DAYS} days")]
+
+
+def write_repeated(path: Path, column: str, value: str | bytes, rows: int, **options: Any) -> None:
+    """Rows that all have the same value in one column."""
+    journal = Journal(writer(1))
+    for number in range(rows):
+        journal.write(JournalKind.ACCEPTED, message(number), 0)
+    table = pa.Table.from_pylist(records(journal.rows), schema=SEGMENT)
+    place = SEGMENT.get_field_index(column)
+    same = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([value]))
+    table = table.set_column(place, column, same if options.get("use_dictionary", True) else same.dictionary_decode())
+    parquet.write_table(table, path, compression="zstd", store_schema=False, **options)
+
+
+@clause("13.2")
+@pytest.mark.parametrize("column", ["code", "answer", "event_id"])
+def test_a_small_file_whose_rows_share_one_enormous_value_is_rejected(tmp_path: Path, column: str) -> None:
+    """Java would write it out for every row, and its process would end."""
+    letters = "a" * (MAX_VALUE_BYTES + 1)
+    write_repeated(tmp_path / "hostile.parquet", column, letters if column == "code" else letters.encode(), 100)
+    assert (tmp_path / "hostile.parquet").stat().st_size < 20_000
+    good, [bad] = find_segments(tmp_path)
+    assert good == []
+    assert bad.reason == f"{column}: a value of {MAX_VALUE_BYTES + 1:,} bytes; one has at most {MAX_VALUE_BYTES:,}"
+
+
+@clause("13.2")
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"use_dictionary": False, "column_encoding": {"code": "DELTA_BYTE_ARRAY"}}],
+    ids=["dictionary", "shared prefixes"],
+)
+def test_a_small_file_whose_values_take_too_much_together_is_rejected(tmp_path: Path, options: dict[str, Any]) -> None:
+    rows = MAX_VALUES_BYTES // (MAX_VALUE_BYTES - MAX_VALUES_BYTES_PER_ROW)
+    write_repeated(tmp_path / "hostile.parquet", "code", "a" * MAX_VALUE_BYTES, rows + 1, **options)
+    write_repeated(tmp_path / "just.parquet", "code", "a" * MAX_VALUE_BYTES, rows - 10, **options)
+    assert (tmp_path / "hostile.parquet").stat().st_size < 1_000_000
+    good, bad = find_segments(tmp_path)
+    assert [segment.path.name for segment in good] == ["just.parquet"]
+    limit = MAX_VALUES_BYTES + (rows + 1) * MAX_VALUES_BYTES_PER_ROW
+    assert bad == [
+        BadSegment(name="hostile.parquet", reason=f"its values take more than {limit:,} bytes when written out")
+    ]
