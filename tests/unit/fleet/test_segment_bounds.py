@@ -82,3 +82,66 @@ def test_a_small_file_whose_values_take_too_much_together_is_rejected(tmp_path: 
     assert bad == [
         BadSegment(name="hostile.parquet", reason=f"its values take more than {limit:,} bytes when written out")
     ]
+
+
+def one_row() -> pa.Table:
+    journal = Journal(writer(1))
+    journal.write(JournalKind.ACCEPTED, message(0), 0)
+    return pa.Table.from_pylist(records(journal.rows), schema=SEGMENT)
+
+
+@clause("13.2")
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [([["a"]], pa.list_(pa.string())), ([{"a": "b"}], pa.struct([("a", pa.string())]))],
+    ids=["list", "struct"],
+)
+def test_a_column_that_holds_further_columns_is_of_another_type(tmp_path: Path, values: list[Any], kind: Any) -> None:
+    table = one_row()
+    place = SEGMENT.get_field_index("code")
+    parquet.write_table(table.set_column(place, "code", pa.array(values, kind)), tmp_path / "hostile.parquet")
+    good, bad = find_segments(tmp_path)
+    assert good == []
+    assert bad == [BadSegment(name="hostile.parquet", reason="code: the column must be string")]
+
+
+@clause("13.2")
+@pytest.mark.parametrize("name", ["code", "Code"])
+def test_a_file_with_two_columns_of_one_name_is_rejected(tmp_path: Path, name: str) -> None:
+    """For Spark, names that differ in upper and lower case are the same."""
+    table = one_row()
+    twice = pa.table([*table.columns, table["code"]], names=[*table.column_names, name])
+    parquet.write_table(twice, tmp_path / "hostile.parquet")
+    good, bad = find_segments(tmp_path)
+    assert good == []
+    assert bad == [BadSegment(name="hostile.parquet", reason="code: the column is there twice")]
+
+
+@clause("13.2")
+def test_a_column_whose_name_differs_in_case_only_is_not_taken_for_a_newer_one(tmp_path: Path) -> None:
+    """Spark would read it, and nobody would have looked at its type and values."""
+    table = one_row()
+    names = [name.replace("code", "Code") for name in table.column_names]
+    parquet.write_table(table.rename_columns(names), tmp_path / "hostile.parquet")
+    good, bad = find_segments(tmp_path)
+    assert good == []
+    assert bad == [BadSegment(name="hostile.parquet", reason="code: the column has another name")]
+
+
+@clause("13.2")
+def test_a_file_whose_column_has_a_name_that_is_no_text_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.parquet"
+    parquet.write_table(one_row(), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"payload_hash", b"p\x82yload_hash"))
+    assert find_segments(tmp_path) == ([], [BadSegment(name="hostile.parquet", reason="not a whole Parquet file")])
+
+
+@clause("13.2")
+def test_a_file_that_says_it_holds_less_than_no_rows_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.parquet"
+    parquet.write_table(pa.concat_tables([one_row()] * 50), path, store_schema=False)
+    raw = path.read_bytes()
+    footer = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
+    fifty, minus_fifty = b"\x16\x64", b"\x16\x63"  # Thrift: a 64-bit integer, zigzag
+    path.write_bytes(raw[:footer] + raw[footer:].replace(fifty, minus_fifty))
+    assert find_segments(tmp_path) == ([], [BadSegment(name="hostile.parquet", reason="not a whole Parquet file")])

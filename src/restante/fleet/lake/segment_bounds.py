@@ -1,5 +1,6 @@
 """What a file must keep to before any of its rows is processed: version, columns, and bounds on what it costs."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -13,6 +14,7 @@ from restante.model.errors import Malformed
 from restante.wire.field_checks import MAX_TIME_MS
 from restante.wire.journal_schema import FIELDS, SCHEMA_VERSION
 
+NOT_WHOLE: Final = "not a whole Parquet file"
 MAX_SEGMENT_BYTES: Final = 2**30
 MAX_SEGMENT_ROWS: Final = 4_000_000
 MAX_UNPACKED_BYTES: Final = 4 * 2**30
@@ -69,20 +71,32 @@ def _check_version(metadata: Mapping[bytes, bytes]) -> None:
 
 def _check_columns(schema: parquet.ParquetSchema) -> None:
     """Columns that we do not know are of a newer writer and are not read; ones that may be null may be missing."""
-    columns = {column.path: column for column in map(schema.column, range(len(schema)))}
+    stored = [schema.column(place) for place in range(len(schema))]
+    columns = {column.path: column for column in stored}
+    # Spark takes names that differ in upper and lower case for the same, and stops at two of them.
+    times = Counter(column.path.lower() for column in stored)
+    nested = {column.path.partition(".")[0].lower() for column in stored if "." in column.path}
     for wanted in FIELDS:
+        if times[wanted.name] > 1:
+            raise Malformed(f"{wanted.name}: the column is there twice")
+        if wanted.name in nested:
+            raise Malformed(f"{wanted.name}: the column must be {wanted.type}")
         if wanted.name not in columns:
+            if times[wanted.name]:
+                raise Malformed(f"{wanted.name}: the column has another name")
             if wanted.nullable:
                 continue
             raise Malformed(f"{wanted.name}: the column is missing")
         column = columns[wanted.name]
-        stored = (column.physical_type, column.logical_type.type)
-        if stored not in _STORED_TYPES[wanted.type] or column.max_repetition_level:
+        types = (column.physical_type, column.logical_type.type)
+        if types not in _STORED_TYPES[wanted.type] or column.max_repetition_level:
             raise Malformed(f"{wanted.name}: the column must be {wanted.type}")
 
 
 def _check_bounds(footer: Any, size_bytes: int) -> None:
     """A file may be small and unpack to more than a machine holds."""
+    if min([footer.num_rows, *(footer.row_group(number).num_rows for number in range(footer.num_row_groups))]) < 0:
+        raise Malformed(NOT_WHOLE)
     unpacked = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
     for found, limit, what in (
         (size_bytes, MAX_SEGMENT_BYTES, "bytes"),

@@ -21,7 +21,7 @@ from restante.core.fleet.signed_manifests import is_signature_valid, manifest_di
 from restante.fleet.lake.arrow_files import segment_rows
 from restante.fleet.lake.file_systems import Folder, escaped, open_folder
 from restante.fleet.lake.layout import StorePath, is_object_store
-from restante.fleet.lake.segment_bounds import check_segment
+from restante.fleet.lake.segment_bounds import NOT_WHOLE, check_segment
 from restante.fleet.spark.map_in_arrow import tasks_for
 from restante.fleet.tables.journal_schema import JOURNAL, JOURNAL_COLUMNS, ROWS, SOURCE_FILE
 from restante.model.conservation_report import BadSegment
@@ -39,7 +39,6 @@ from restante.wire.segment_manifest import (
 )
 
 SEGMENT_PATTERN: Final = f"*{SEGMENT_SUFFIX}"
-NOT_WHOLE: Final = "not a whole Parquet file"
 HASH_DIFFERS: Final = "its hash is not the one its manifest says"
 UNKNOWN_KEY: Final = "signed by an unknown key: "
 INSPECTED_AT_ONCE: Final = 8  # mostly waits for a disk or a store
@@ -188,7 +187,7 @@ def _rows_in(folder: Folder, name: str) -> int:
     try:
         with folder.opened(name) as opened:
             return check_segment(opened, size_bytes=folder.size(name))
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # a column's name may be no text
         raise Malformed(NOT_WHOLE) from error
     except OSError as error:
         raise Malformed(_told(error)) from error
