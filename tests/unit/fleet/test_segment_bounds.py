@@ -145,3 +145,26 @@ def test_a_file_that_says_it_holds_less_than_no_rows_is_rejected(tmp_path: Path)
     fifty, minus_fifty = b"\x16\x64", b"\x16\x63"  # Thrift: a 64-bit integer, zigzag
     path.write_bytes(raw[:footer] + raw[footer:].replace(fifty, minus_fifty))
     assert find_segments(tmp_path) == ([], [BadSegment(name="hostile.parquet", reason="not a whole Parquet file")])
+
+
+@clause("13.2")
+@pytest.mark.parametrize("size", [-8, 2**40])
+def test_a_file_whose_pages_lie_outside_of_it_is_rejected(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "hostile.parquet"
+    parquet.write_table(one_row(), path, store_schema=False)
+    raw = path.read_bytes()
+    chunk = parquet.read_metadata(path).row_group(0).column(SEGMENT.get_field_index("kind"))
+    footer = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
+    changed = raw[footer:-8].replace(thrift_long(chunk.total_compressed_size), thrift_long(size))
+    path.write_bytes(raw[:footer] + changed + len(changed).to_bytes(4, "little") + raw[-4:])
+    assert find_segments(tmp_path) == ([], [BadSegment(name="hostile.parquet", reason="not a whole Parquet file")])
+
+
+def thrift_long(number: int) -> bytes:
+    """A field of 64 bits in Thrift's compact form: its type, then its bits in sevens."""
+    left = number << 1 if number >= 0 else ((-number) << 1) - 1
+    raw = bytearray(b"\x16")
+    while left > 127:
+        raw.append(left & 127 | 128)
+        left >>= 7
+    return bytes(raw) + bytes([left])

@@ -1,7 +1,7 @@
 """What a file must keep to before any of its rows is processed: version, columns, and bounds on what it costs."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -56,7 +56,7 @@ def check_segment(opened: Any, *, size_bytes: int) -> int:
         _check_version(file.metadata.metadata or {})
         _check_columns(file.schema)
         _check_bounds(file.metadata, size_bytes)
-        _check_values(opened, file)
+        _check_values(opened, file, size_bytes)
         _check_days(file)
         return int(file.metadata.num_rows)
 
@@ -109,7 +109,7 @@ def _check_bounds(footer: Any, size_bytes: int) -> None:
             raise Malformed(f"{found:,} {what}; a segment has at most {limit:,}")
 
 
-def _check_values(opened: Any, file: parquet.ParquetFile) -> None:
+def _check_values(opened: Any, file: parquet.ParquetFile, size_bytes: int) -> None:
     """Rows times the longest value of a dictionary is the most that they can take. Only where that is too much, or the
     values are not stored so, they are counted."""
     columns = {file.schema.column(place).path: place for place in range(len(file.schema))}
@@ -121,6 +121,7 @@ def _check_values(opened: Any, file: parquet.ParquetFile) -> None:
     is_known = True
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
+        _check_places(group, columns.values(), size_bytes)
         for name in names:
             longest = _longest(shared, number, name)
             is_known &= longest is not None
@@ -128,6 +129,14 @@ def _check_values(opened: Any, file: parquet.ParquetFile) -> None:
             most += group.column(columns[name]).total_uncompressed_size
     if most > limit or not is_known:
         _count_values(file, names, limit)
+
+
+def _check_places(group: Any, columns: Iterable[int], size_bytes: int) -> None:
+    for place in columns:
+        chunk = group.column(place)
+        start = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
+        if min(start, chunk.total_compressed_size, size_bytes - start - chunk.total_compressed_size) < 0:
+            raise Malformed(NOT_WHOLE)
 
 
 def _longest(shared: parquet.ParquetFile, group: int, name: str) -> int | None:
