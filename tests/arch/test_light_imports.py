@@ -94,9 +94,3 @@ def test_a_client_that_is_kept_connected_loads_nothing_of_the_command_line() -> 
     tables = ("rich", "typer", "click", "starlette", "prometheus_client", "restante.cli", "restante.node")
     result = run(f"import restante.client.service\nprint([name for name in {tables!r} if name in sys.modules])")
     assert result.stdout.strip() == "[]", result.stderr
-
-
-def test_the_processes_that_spark_starts_for_each_query_load_nothing_that_only_plans_batches() -> None:
-    heavy = ("numpy", "pandas", "pyarrow", "deltalake", "cryptography")
-    code = f"import restante.fleet.stream.source\nprint([name for name in {heavy!r} if name in sys.modules])"
-    assert run(code, frozenset()).stdout.strip() == "[]"

@@ -19,7 +19,7 @@ from restante.fleet.lake.delta import APP_ID, DeltaFiles
 from restante.fleet.lake.layout import Lake
 from restante.fleet.stream.batches import Batches
 from restante.fleet.stream.bucket_step import Counts
-from restante.fleet.stream.planner import Planner
+from restante.fleet.stream.source import Planner
 from support.fleet.incremental_lakes import update
 from support.fleet.journal_files import write_segment
 from support.fleet.old_fleet import FIRST_DAY

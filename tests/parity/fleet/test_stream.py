@@ -23,7 +23,7 @@ from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.reading import read_live, rows_with_verdicts, segments_read
 from restante.fleet.lake.segments import find_segments
 from restante.fleet.stream.batches import Catalog, last_catalog, open_batches
-from restante.fleet.stream.planner import Planner
+from restante.fleet.stream.source import Planner
 from restante.model.errors import ConfigurationInvalid, StoreUnusable
 from restante.model.ids import SessionTag
 from restante.model.journal import JournalKind

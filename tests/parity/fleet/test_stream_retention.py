@@ -23,8 +23,8 @@ from restante.fleet.lake.layout import Lake
 from restante.fleet.lake.query import summaries
 from restante.fleet.stream.batches import PLAN_APP, Batches
 from restante.fleet.stream.bucket_files import Bucket, BucketWriter
-from restante.fleet.stream.planner import Planner
 from restante.fleet.stream.retention import TOO_LATE, without_days
+from restante.fleet.stream.source import Planner
 from restante.model.conservation_report import ConservationReport
 from restante.model.errors import ConfigurationInvalid, OutOfRange, StoreUnusable
 from restante.model.ids import event_number

@@ -1,7 +1,7 @@
 """The stream of a lake as one Structured Streaming query (SPEC 13.2): start it, follow it, stop it.
 
-Spark keeps offsets, batches, triggers and progress; the source (stream/source) numbers the batches that stream/planner
-plans, and jobs/micro_batch runs them. The checkpoint may be lost or old: the lake itself says which batches are done.
+Spark keeps offsets, batches, triggers and progress; the source (stream/source) plans batches and jobs/micro_batch runs
+them. The checkpoint may be lost or old: the lake itself says which batches are done.
 """
 
 import tempfile

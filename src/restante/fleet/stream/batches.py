@@ -1,6 +1,6 @@
 """Committed batches of the stream, and how one becomes visible in all tables (SPEC 13.9).
 
-The order of a commit: the plan of batch n in `segments` (stream/planner), then row n of `batches`, which has all added
+The order of a commit: the plan of batch n in `segments` (stream/source), then row n of `batches`, which has all added
 and removed files of all tables: the commit point. Then each table takes its files. Before row n nothing is visible;
 after it, any process that opens the tables applies the row and never computes anything again. A second driver makes
 the commit of the row fail.
