@@ -76,9 +76,9 @@ async def test_silent_guards_are_waited_for_at_the_same_time() -> None:
         assert time.monotonic() - before_s < 1, "the reason is known"
 
 
-async def _say_nothing(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.closing(writer):
-        await asyncio.sleep(60)
+        await reader.read()  # until the client gives up and closes
 
 
 @clause("11.1", "11.4")

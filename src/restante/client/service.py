@@ -91,7 +91,7 @@ def serve(arguments: dict[str, Any], passphrase: str | None) -> None:
 
         async def run() -> None:
             client = Client.open(home.path, passphrase, settings=loaded.settings, ship_to=loaded.ship_to)
-            # The lock was free, so the process that wrote this note is dead: nobody sends what it had leased.
+            # The lock was free, so the process that wrote this note is dead and sends no more of its leased entries.
             if isinstance(dead_owner := lock.left_note.get(LEASE_OWNER), str):
                 take_back = partial(client.outbox.store.sweep, now_ms=client.now_ms(), dead_owner=dead_owner)
                 await client.file.run(take_back)

@@ -1,4 +1,4 @@
-"""What a command asks of the `restante run` that keeps its client connected, and says if that reaches nobody."""
+"""Ask the `restante run` of this client for its status, and report when it cannot reach the places of its inboxes."""
 
 import asyncio
 from collections.abc import Callable

@@ -88,7 +88,7 @@ class GuardConnections:
         return await asyncio.shield(dialling)
 
     def have_all_failed(self, hops: Sequence[NodeDescriptor], *, since_ms: int) -> bool:
-        """Return whether each guard was dialled in vain since then."""
+        """Return whether a dial of each guard has failed since then."""
         return all(self._records.failed_at_ms.get(each.node_id, -1) > since_ms for each in self.in_order(hops))
 
     def _held(self, guard: NodeDescriptor) -> CircuitConnection | None:
@@ -106,7 +106,7 @@ class GuardConnections:
     def _dialled(self, guard: NodeId, dialling: "asyncio.Task[CircuitConnection]") -> None:
         del self._dialling[guard]
         if not dialling.cancelled():
-            dialling.exception()  # nobody may wait for it any more
+            dialling.exception()  # retrieved, or asyncio logs it if its caller was cancelled
 
     async def _reach(self, guard: NodeDescriptor, within_s: float) -> CircuitConnection:
         for endpoint in guard.endpoints:

@@ -2,7 +2,8 @@
 
 A sender that none of the five answers stores with the next closest, and a recipient reads the five. So a node that took
 mail for a key of which it is not among the five names that key to each of them in a HAVE. They fetch what they lack, as
-in every exchange. One that does not answer is asked again after growing pauses, until the round after the bucket's end.
+in every exchange. The node repeats an offer that got no answer after growing pauses, until the round after the bucket's
+end.
 
 Everything here is in memory only: after a restart that round is enough.
 """

@@ -39,8 +39,8 @@ from restante.fleet.transforms.validate import CONFLICT
 class BatchFiles:
     """The files of a batch by name: those that were read in part before, and those that an enrolled key signed.
 
-    `find_signed` returns which of some files of earlier batches were signed, and `find_claimed` which of some event ids
-    are in other signed files of earlier batches: it is asked for ids whose event may have been deleted.
+    `find_signed` returns which of some files of earlier batches were signed. `find_claimed` returns which of some event
+    ids are in other signed files of earlier batches. It is called with ids whose event retention may have deleted.
     """
 
     reread: frozenset[str] = frozenset()

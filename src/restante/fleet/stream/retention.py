@@ -72,8 +72,8 @@ def by_day(writer: BucketWriter, bucket: Bucket, sound: Any, ranges: Any, *, ret
 def without_late(copies: Copies, late: Any, *, retained_from: str | None) -> tuple[Copies, Any]:
     """Move new events of deleted days to the `late` rows: a signed row that takes the place of an unsigned event.
 
-    The unsigned event is removed from the table all the same. The signed row is not added: its day was deleted, and
-    retention deletes all files of such a day.
+    The stream still removes the unsigned event from the table. It does not add the signed row, because retention
+    deletes all files of that row's day.
     """
     if retained_from is None or not len(copies.fresh):
         return copies, late

@@ -1,7 +1,6 @@
 """Dials nodes before they count in the directory: hosts `core.directory.admission`."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,6 +14,7 @@ from restante.node.mesh.peer_pool import PeerPool
 from restante.policy.mesh.dialling import DialPace
 from restante.policy.mesh.scopes import may_dial, narrowest
 from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.event_wait import set_or_after
 
 SHORTEST_PAUSE_S: Final = 0.01
 """Between two looks at the queues, however many descriptors come."""
@@ -62,9 +62,7 @@ class AdmissionAgent:
         try:
             while (wait_ms := self._take_turns()) is not None:
                 self._has_news.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait_ms / 1_000):
-                        await self._has_news.wait()
+                await set_or_after(self._has_news, wait_ms / 1_000)
                 await asyncio.sleep(SHORTEST_PAUSE_S)
         finally:
             self._is_working = False

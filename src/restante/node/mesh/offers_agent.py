@@ -4,7 +4,6 @@ Hosts `core.replication.offers` and `core.replication.offered_keys`. What is off
 """
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,6 +19,7 @@ from restante.node.mesh.replication_agent import MOST_LISTED, Listed, Lists, Rep
 from restante.policy.mesh.placement import COMPLETE_WITHIN, COPIES, RESPONSIBLE_WITHIN, place
 from restante.policy.mesh.repair import ms_until_round, offer_pauses
 from restante.ports.relay_connection import AttemptFailed
+from restante.runtime.event_wait import set_or_after
 from restante.runtime.transport.mesh_connection import MeshConnection
 from restante.wire.frames.mesh_replication import KeySummary
 
@@ -80,9 +80,7 @@ class OffersAgent:
         try:
             while (wait_ms := self._take_turns()) is not None:
                 self._has_news.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait_ms / 1_000):
-                        await self._has_news.wait()
+                await set_or_after(self._has_news, wait_ms / 1_000)
                 await asyncio.sleep(SHORTEST_PAUSE_S)
         finally:
             self._is_offering = False

@@ -146,7 +146,7 @@ class GroupCommit:
     def _take_along(self) -> None:
         """Put the operations of `run_later` first: those after them may depend on them.
 
-        Those of a loop that has ended are dropped, as if they had been cancelled: nobody can be told of them.
+        Operations of an event loop that has ended are dropped, because their callers ended with it.
         """
         self._waiting.extendleft(
             waiting for waiting in reversed(self._later) if not waiting.answer.get_loop().is_closed()
